@@ -3,12 +3,18 @@
     ECHOTRAIN_DATA=../shared/data python3 tests/bench/regularised/poisson_brain.py build/bin/echotrain [PRIOR...]
 
 Both get y = k-space / 0.5541 (the scale that `bart pics -d4` says; BART then runs with -w 1), the maps of `bart ecalib
--m1 -r20`, and lambda = 0.005 on both axes. J = 1/2 |M F S x - y|^2 + lambda |Psi x|_1 is evaluated in float64 for both,
-F unitary and Psi = `bart wavelet -D 6`, or the periodic isotropic total variation. Ours goes through the build's server
-over TCP: a connection with the maps, 5130 readouts of one point each, and the image; the time is that of the whole
-connection, the median of several after the first, whose operator the server keeps. BART's is that of the process `bart
-pics`. Both on two threads, by turns; seconds of the processor are those of all threads, which count where other
-programs run. The exit status is 1 where a figure that was asked for is missed. `--backend cuda` is for a GPU.
+-m1 -r20`, and lambda = 0.005 on both axes. J = 1/2 |M F S x - y|^2 + lambda |Psi x|_1 is evaluated in float64 for all,
+F unitary and Psi = `bart wavelet -D 6`, or the periodic isotropic total variation. How far each comes in which time, with several
+numbers of iterations:
+
+- ours through the build's server over TCP: a connection with the maps, 5130 readouts of one point each, and the image; the time
+  is that of the whole connection, after a first one, whose operator the server keeps;
+- BART: the process `bart pics -n -R W:6:0:LAMBDA -i N` or `T:`; one iteration shows what of it is start, files and set-up;
+- sigpy, where `--sigpy` names a Python that has it: from its input in memory on, without the import (sigpy_peer.py).
+
+All on two threads, by turns, medians of `--rounds`; seconds of the processor are those of all threads, which count where other
+programs run. "Ours to no more J": the least of ours, in seconds of the processor, and its share of the row's. The exit status is 1
+where a figure that was asked for is missed. `--backend cuda` is for a GPU.
 """
 
 import argparse
@@ -40,11 +46,13 @@ pipeline:
   - regularised: {{scale: absolute, lambda: {weight}, {options}}}
   - image: {{component: complex}}
 """
-# Of each prior: what BART is told, the asked J, and ours.
+# Of each prior: what BART is told, the asked J and the iterations to reach it, our options, and the iterations of all programs.
 PRIORS = {
-    "wavelet": ("W", 31.02, "prior: wavelet, iterations: 18, tolerance: 0"),
-    "total_variation": ("T", 31.31, "prior: total_variation, iterations: 22, tolerance: 0, inner: 10"),
-}
+    "wavelet": ("W", 31.02, 18, "prior: wavelet, iterations: {}, tolerance: 0",
+                {"ours": (6, 10, 14, 18, 25, 45), "bart": (1, 10, 18, 30, 50, 100), "sigpy": (10, 18, 30, 50, 100)}),
+    "total_variation": ("T", 31.31, 22, "prior: total_variation, iterations: {}, tolerance: 0, inner: 10",
+                        {"ours": (6, 10, 14, 22, 40), "bart": (1, 10, 18, 30, 50, 100), "sigpy": (10, 30, 50, 100, 200)}),
+}  # fmt: skip
 
 
 def write_cfl(name, array):
@@ -124,33 +132,58 @@ def seconds_of(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def children():
+    return sum(os.times()[2:4])
+
+
+def sigpy(python, folder, kind, iterations, **given):
+    """[(image or images, seconds, seconds of the processor)] after each number of iterations."""
+    np.savez(folder / "in.npz", kind=kind, **given)
+    command = [python, pathlib.Path(__file__).with_name("sigpy_peer.py"), folder / "in.npz", folder / "out.npy"]
+    said = subprocess.run([*command, *map(str, iterations)], check=True, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "2")}
+                          ).stdout  # fmt: skip
+    return [(image, *map(float, line.split())) for image, line in zip(np.load(folder / "out.npy"), said.splitlines())]
+
+
+def report(rows):
+    """rows: (program, iterations, J, seconds, seconds of the processor); a Markdown table."""
+    print("| program | iterations | J | seconds of the processor | seconds | ours to no more J |\n" + "|---" * 6 + "|")
+    for program, iterations, found, seconds, work in rows:
+        enough = [row[4] for row in rows if row[0] == "ours" and row[2] <= found]
+        share = f"{min(enough):.2f}, {min(enough) / work:.2f} of it" if enough and program != "ours" else ""
+        print(f"| {program} | {iterations} | {found:.5g} | {work:.2f} | {seconds:.2f} | {share} |", flush=True)
+
+
 def compare(problem, server, prior, arguments):
-    letter, asked, options = PRIORS[prior]
-    if arguments.options:
-        options = f"prior: {prior}, {arguments.options}"
+    letter, asked, at, options, iterations = PRIORS[prior]
     scan = problem.messages()
-    ours, theirs = [], []
-    image, first, notes = problem.our_image(server, options, scan)
-    work = [0.0, 0.0]  # seconds of the processor: ours, BART's
+    found = {}  # (program, iterations) -> [J, [seconds], [seconds of the processor]]
+
+    def add(program, count, image, seconds, work):
+        entry = found.setdefault((program, count), [problem.objective(image, prior), [], []])
+        entry[1].append(seconds)
+        entry[2].append(work)
+
+    problem.our_image(server, options.format(at), scan)
     for _ in range(arguments.rounds):
-        before = seconds_of(server.process)
-        image, seconds, notes = problem.our_image(server, options, scan)
-        ours.append(seconds)
-        work[0] += (seconds_of(server.process) - before) / arguments.rounds
-        if arguments.bart:
-            before = sum(os.times()[2:4])
-            peer, seconds = problem.bart_image("-i", 100, "-n", "-R", f"{letter}:6:0:{LAMBDA}")
-            theirs.append(seconds)
-            work[1] += (sum(os.times()[2:4]) - before) / arguments.rounds
-    found = problem.objective(image, prior)
-    print(f"{prior}: J {found:.3f} (asked {asked}), {np.median(ours):.3f} s (first {first:.3f}), {notes}", flush=True)
-    missed = found > asked
-    if arguments.bart:
-        share = np.median(ours) / np.median(theirs)
-        print(f"  bart, 100 iterations: J {problem.objective(peer, prior):.3f}, {np.median(theirs):.3f} s; "
-              f"ours takes {share:.2f} of that (asked 0.25); seconds of the processor {work[0]:.2f} and {work[1]:.2f}",
-              flush=True)  # fmt: skip
-        missed |= share > 0.25
+        for count in iterations["ours"]:
+            before = seconds_of(server.process)
+            image, seconds, _ = problem.our_image(server, options.format(count), scan)
+            add("ours", count, image, seconds, seconds_of(server.process) - before)
+        for count in iterations["bart"] if arguments.bart else []:
+            before = children()
+            image, seconds = problem.bart_image("-i", count, "-n", "-R", f"{letter}:6:0:{LAMBDA}")
+            add("bart", count, image, seconds, children() - before)
+        if arguments.sigpy:
+            results = sigpy(arguments.sigpy, problem.folder, prior, iterations["sigpy"], kspace=problem.y, maps=problem.maps,
+                            weight=LAMBDA)  # fmt: skip
+            for count, result in zip(iterations["sigpy"], results):
+                add("sigpy", count, *result)
+    print(f"\n{prior}")
+    report([(*name, value, np.median(seconds), np.median(work)) for name, (value, seconds, work) in found.items()])
+    missed = found["ours", at][0] > asked
+    print(f"J {found['ours', at][0]:.3f} in {at} iterations, asked {asked}: {'missed' if missed else 'reached'}", flush=True)
     return missed
 
 
@@ -159,9 +192,9 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("priors", nargs="*", default=list(PRIORS))
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-bart", dest="bart", action="store_false", help="without the peer's images")
-    parser.add_argument("--options", default="", help="of the gadget, in place of those that the figures are for")
+    parser.add_argument("--sigpy", help="a Python that has sigpy")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, serving(arguments) as server:
         problem = Problem(pathlib.Path(folder))

@@ -17,9 +17,10 @@ All programs get the same samples, coil maps, weights and lambda, and one float6
 
 BART's and sigpy's differences in time are periodic, ours are not (a scan's last frame is not followed by its first). So
 they also get the series and its mirror image one after the other: of that, half the periodic J is the J above, and by its
-convexity the solution is mirrored, too. That row is the one that counts. Time is that of one connection to the server, the
-second one, and that of the process `bart pics`; seconds of the processor are those of all threads. The exit status is 1
-where J is more than 0.1 % above a peer's. sigpy runs where `--sigpy` names a Python that has it (`pip install sigpy`).
+convexity the solution is mirrored, too. These rows are the ones that count. How far each comes in which time, as in
+poisson_brain.py: ours is one connection to the server after a first one, BART the process `bart pics` (its default are 30
+iterations), sigpy runs where `--sigpy` names a Python that has it (`pip install sigpy`). The exit status is 1 where the least J
+of ours is more than 0.1 % above a peer's.
 """
 
 import argparse
@@ -39,7 +40,7 @@ for place in ("cartesian", "peers"):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / place))
 from bart_peer import write_cfl  # noqa: E402
 from measured_scans import header, serving  # noqa: E402
-from poisson_brain import bart, seconds_of  # noqa: E402
+from poisson_brain import bart, children, report, seconds_of, sigpy  # noqa: E402
 
 import scans  # noqa: E402
 import wire  # noqa: E402
@@ -170,14 +171,12 @@ class Grasp(Series):
         return images.astype(complex) / n, seconds
 
     def sigpy(self, folder, python, iterations):
-        """Of the mirrored series."""
+        """Of the mirrored series, as poisson_brain.sigpy() has it."""
         frames = len(self.data)
         order = [*range(frames), *reversed(range(frames))]
-        np.savez(folder / "in.npz", k=self.k[order], data=self.data[order], w=self.w[order], maps=self.maps, weight=self.weight)
-        begin = time.perf_counter()
-        subprocess.run([python, pathlib.Path(__file__).with_name("sigpy_series.py"), folder / "in.npz", folder / "out.npy",
-                        str(iterations)], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
-        return np.load(folder / "out.npy")[:frames].astype(complex), time.perf_counter() - begin
+        results = sigpy(python, folder, "grasp", iterations, k=self.k[order], data=self.data[order], w=self.w[order],
+                        maps=self.maps, weight=self.weight)  # fmt: skip
+        return [(images[:frames].astype(complex), *rest) for images, *rest in results]
 
 
 class LowRank(Series):
@@ -303,57 +302,46 @@ def cine(program, folder, matrix=128, coils=6, frames=24, acceleration=8):
     return kspace, came, np.fromfile(folder / "s.cfl", np.complex64).reshape(coils, matrix, matrix)
 
 
-OPTIONS = {
-    "dce": "prior: temporal_variation, iterations: 150, tolerance: 0",
-    "perfusion": "prior: temporal_variation, iterations: 150, tolerance: 0",
-    "cine": "prior: low_rank, iterations: 60, tolerance: 0",
+# Our options, and the iterations of all programs.
+CASES = {
+    "dce": ("prior: temporal_variation", {"ours": (10, 20, 40, 80, 150), "bart": (10, 30, 100), "sigpy": (10, 30, 100)}),
+    "perfusion": ("prior: temporal_variation", {"ours": (10, 20, 40, 80, 150), "bart": (10, 30, 100), "sigpy": (10, 30, 100)}),
+    "cine": ("prior: low_rank", {"ours": (10, 20, 40, 60), "bart": (10, 30, 60, 100)}),
 }
-# What BART is told: its number of iterations for one and for more.
-PEERS = {
-    "dce": [("-i", 100)],
-    "perfusion": [("-i", 100)],
-    "cine": [("-i", 100)],
-}
+
+
+def problem_of(name, program, folder):
+    if name == "dce":
+        return Grasp(*dce(), 0.01)
+    return Grasp(*perfusion(folder), 0.01) if name == "perfusion" else LowRank(*cine(program, folder), 0.003)
 
 
 def compare(name, server, arguments, folder):
-    if name == "dce":
-        problem = Grasp(*dce(), 0.01)
-    elif name == "perfusion":
-        problem = Grasp(*perfusion(folder), 0.01)
-    else:
-        problem = LowRank(*cine(arguments.program, folder), 0.003)
-    missed = False
-    best = np.inf
+    problem, (options, iterations), rows = problem_of(name, arguments.program, folder), CASES[name], []
     if arguments.server:
-        for _ in range(2):
-            images, seconds, work, notes = problem.ours(server, arguments.options or OPTIONS[name])
-        best = problem.objective(images)
-        print(f"{name}: J {best:.5g}, {seconds:.2f} s, {work:.2f} s of the processor, {notes}", flush=True)
-    for options in PEERS[name] if arguments.bart else []:
-        for mirror in (False, True) if isinstance(problem, Grasp) else (False,):
-            before = sum(os.times()[2:4])
-            images, seconds = problem.bart(folder, mirror, options)
-            work = sum(os.times()[2:4]) - before
-            found = problem.objective(images)
-            print(f"  bart {' '.join(map(str, options))}{', mirrored' * mirror}: J {found:.5g}, {seconds:.2f} s, "
-                  f"{work:.2f} s of the processor; ours is {100 * (best / found - 1):+.3f} %", flush=True)  # fmt: skip
-            missed |= best > 1.001 * found
+        problem.ours(server, f"{options}, iterations: 1, tolerance: 0")
+        for count in iterations["ours"]:
+            images, seconds, work, _ = problem.ours(server, f"{options}, iterations: {count}, tolerance: 0")
+            rows.append(("ours", count, problem.objective(images), seconds, work))
+    for mirror in (False, True) if isinstance(problem, Grasp) else (False,):
+        for count in iterations["bart"] if arguments.bart else []:
+            before = children()
+            images, seconds = problem.bart(folder, mirror, ("-i", count))
+            rows.append((f"bart{', mirrored' * mirror}", count, problem.objective(images), seconds, children() - before))
     if arguments.sigpy and isinstance(problem, Grasp):
-        images, seconds = problem.sigpy(folder, arguments.sigpy, 100)
-        found = problem.objective(images)
-        print(f"  sigpy, 100 iterations, mirrored: J {found:.5g}, {seconds:.2f} s; ours is "
-              f"{100 * (best / found - 1):+.3f} %", flush=True)  # fmt: skip
-        missed |= best > 1.001 * found
-    return missed
+        for count, (images, seconds, work) in zip(iterations["sigpy"], problem.sigpy(folder, arguments.sigpy, iterations["sigpy"])):
+            rows.append(("sigpy, mirrored", count, problem.objective(images), seconds, work))
+    print(f"\n{name}")
+    report(rows)
+    least = {ours: min((row[2] for row in rows if (row[0] == "ours") == ours), default=np.inf) for ours in (True, False)}
+    return least[True] > 1.001 * least[False]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=pathlib.Path)
-    parser.add_argument("cases", nargs="*", default=list(OPTIONS))
+    parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--options", default="", help="of the gadget, in place of those that the figures are for")
     parser.add_argument("--no-bart", dest="bart", action="store_false")
     parser.add_argument("--sigpy", help="a Python that has sigpy")
     parser.add_argument("--no-server", dest="server", action="store_false")
