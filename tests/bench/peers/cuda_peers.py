@@ -5,6 +5,7 @@ import glob
 import importlib.util
 import os
 import pathlib
+import time
 
 import numpy as np
 
@@ -86,18 +87,44 @@ def load_cufinufft():
     return load(names)
 
 
+class CufinufftOptions(ctypes.Structure):
+    """cufinufft_opts of cuFINUFFT 2.5."""
+
+    _fields_ = [("upsampfac", ctypes.c_double),
+                *((name, ctypes.c_int) for name in (
+                    "gpu_method", "gpu_sort", "gpu_binsizex", "gpu_binsizey", "gpu_binsizez", "gpu_obinsizex",
+                    "gpu_obinsizey", "gpu_obinsizez", "gpu_maxsubprobsize", "gpu_kerevalmeth", "gpu_spreadinterponly",
+                    "gpu_maxbatchsize", "gpu_device_id")),
+                ("gpu_stream", ctypes.c_void_p), ("modeord", ctypes.c_int), ("gpu_np", ctypes.c_int),
+                ("debug", ctypes.c_int)]  # fmt: skip
+
+
 def cufinufft_peer(cuda, library):
     """The class of cuFINUFFT's plans, with the interface of finufft_peer.Finufft."""
 
     class Cufinufft:
-        name, place = "cufinufft", "cuda"
+        name, place, clock = "cufinufft", "cuda", staticmethod(time.perf_counter)
+        upsampling = (1.25, 2.0)
 
-        def __init__(self, positions, shape, coils, tolerance, kind):
+        @staticmethod
+        def choices(kind, dims, coils):
+            """Options to try one after the other, each with the best of those before it; the first value is the default."""
+            methods = (0, 1, 2, 3, 4) if kind == 1 and dims == 3 else (0, 1, 2, 3)
+            batches = dict.fromkeys((0, 1, 2, 4, coils)) if coils > 1 else (0,)
+            return {"gpu_method": methods, "gpu_maxbatchsize": tuple(batches), "gpu_maxsubprobsize": (1024, 256, 4096)}
+
+        def __init__(self, positions, shape, coils, tolerance, kind, **options):
             self.coils, self.shape, self.kind, self.count = coils, shape, kind, positions[0].size
+            self.plan, self.points, self.samples, self.images = None, [], None, None
             modes = (ctypes.c_int64 * 3)(*(list(shape[::-1]) + [1, 1])[:3])  # fastest axis first
-            self.plan = ctypes.c_void_p()
+            given = CufinufftOptions()
+            library.cufinufft_default_opts(ctypes.byref(given))
+            for name, value in options.items():
+                setattr(given, name, value)
+            plan = ctypes.c_void_p()
             self.check(library.cufinufftf_makeplan(kind, len(shape), modes, 1 if kind == 1 else -1, coils,
-                                                   ctypes.c_float(tolerance), ctypes.byref(self.plan), None))  # fmt: skip
+                                                   ctypes.c_float(tolerance), ctypes.byref(plan), ctypes.byref(given)))  # fmt: skip
+            self.plan = plan
             self.points = [cuda.upload((2 * np.pi * axis).astype(np.float32)) for axis in positions]
             x, y, z = (self.points + [None])[:3]
             self.check(library.cufinufftf_setpts(self.plan, ctypes.c_int64(self.count), x, y, z, ctypes.c_int64(0),
@@ -106,9 +133,11 @@ def cufinufft_peer(cuda, library):
             self.images = cuda.allocate(8 * coils * int(np.prod(shape)))
 
         def __del__(self):
-            library.cufinufftf_destroy(self.plan)
+            if self.plan:
+                library.cufinufftf_destroy(self.plan)
             for pointer in (*self.points, self.samples, self.images):
-                cuda.free(pointer)
+                if pointer:
+                    cuda.free(pointer)
 
         @staticmethod
         def check(status):
