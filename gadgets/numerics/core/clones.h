@@ -5,14 +5,40 @@
 #if defined(__x86_64__) && !defined(ECHOTRAIN_SANITIZED) && defined(__clang__) && __clang_major__ >= 14
 // Clang's loader can ask for one feature of a clone only. For Clang, avx512f has FMA and all that AVX2 has, and fma has
 // AVX: what loops over floats need of x86-64-v3.
-#define ECHOTRAIN_CLONES __attribute__((target_clones("avx512f", "fma", "default")))
 #define ECHOTRAIN_HAS_CLONES 1
+#define ECHOTRAIN_V4 "avx512f"
+#define ECHOTRAIN_V3 "fma"
 #elif defined(__x86_64__) && !defined(ECHOTRAIN_SANITIZED) && defined(__GNUC__) && !defined(__clang__)
-#define ECHOTRAIN_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define ECHOTRAIN_HAS_CLONES 1
+#define ECHOTRAIN_V4 "arch=x86-64-v4"
+#define ECHOTRAIN_V3 "arch=x86-64-v3"
+#else
+#define ECHOTRAIN_HAS_CLONES 0
+#endif
+
+// For loops that the compiler turns into vectors of each machine.
+#if ECHOTRAIN_HAS_CLONES
+#define ECHOTRAIN_CLONES __attribute__((target_clones(ECHOTRAIN_V4, ECHOTRAIN_V3, "default")))
 #else
 #define ECHOTRAIN_CLONES
-#define ECHOTRAIN_HAS_CLONES 0
+#endif
+
+// For functions written with vectors. Defines the function `signature` for each machine, which calls `call` and returns
+// nothing. There `kVectorBytes` is the size of the machine's vector registers, for templates that keep their vectors in
+// them: vectors twice that size take two registers each, and do not fit into them any more. GCC 12 takes a vector type
+// of such a size for its element's where a template makes it and hands it to another: name it by an alias template.
+#define ECHOTRAIN_VECTOR_CLONE(bytes, signature, call) \
+  signature {                                          \
+    constexpr int kVectorBytes = bytes;                \
+    call;                                              \
+  }
+#if ECHOTRAIN_HAS_CLONES
+#define ECHOTRAIN_VECTOR_CLONES(signature, ...)                                                                   \
+  [[maybe_unused]] __attribute__((target(ECHOTRAIN_V4))) ECHOTRAIN_VECTOR_CLONE(64, signature, (__VA_ARGS__))     \
+      [[maybe_unused]] __attribute__((target(ECHOTRAIN_V3))) ECHOTRAIN_VECTOR_CLONE(32, signature, (__VA_ARGS__)) \
+          [[maybe_unused]] __attribute__((target("default"))) ECHOTRAIN_VECTOR_CLONE(16, signature, (__VA_ARGS__))
+#else
+#define ECHOTRAIN_VECTOR_CLONES(signature, ...) ECHOTRAIN_VECTOR_CLONE(16, signature, (__VA_ARGS__))
 #endif
 
 // A helper that must be compiled with the instructions of the clone that calls it.

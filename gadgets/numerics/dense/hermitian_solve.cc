@@ -21,13 +21,14 @@ constexpr std::int64_t kRowsOfPiece = 64;  // rows that a thread takes at a time
 std::int64_t up_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 /// The rows [from, to) of columns [first, first + width) less what the columns before these have of them.
-ECHOTRAIN_CLONES void subtract_columns_before(Planes<double> a, std::int64_t step, std::int64_t first,
-                                              std::int64_t width, std::int64_t from, std::int64_t to) {
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void subtract_columns(Planes<double> a, std::int64_t step, std::int64_t first, std::int64_t width,
+                                       std::int64_t from, std::int64_t to) {
   const Planes<const double> all{a.re, a.im};
   for (std::int64_t i = from; i < to; i += kTileColumns)
     for (std::int64_t j = first; j < first + width; j += kTileRows) {
       Tile tile;
-      cpu::tile_product<true>(all.at(j), all.at(i), first, {1, step, step}, tile);
+      cpu::tile_product<true, kVectorBytes>(all.at(j), all.at(i), first, {1, step, step}, tile);
       for (std::int64_t p = 0; p < kTileRows; ++p)
         for (std::int64_t q = 0; q < std::min(kTileColumns, to - i); ++q) {
           a.re[(j + p) * step + i + q] -= tile.re[p][q];
@@ -35,6 +36,10 @@ ECHOTRAIN_CLONES void subtract_columns_before(Planes<double> a, std::int64_t ste
         }
     }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void subtract_columns_before(Planes<double> a, std::int64_t step, std::int64_t first,
+                                                     std::int64_t width, std::int64_t from, std::int64_t to),
+                        subtract_columns<kVectorBytes>(a, step, first, width, from, to))
 
 /// y -= x * (re + i im)
 ECHOTRAIN_INLINE void subtract_multiple(Planes<const double> x, double re, double im, std::int64_t n,
@@ -63,13 +68,14 @@ ECHOTRAIN_CLONES void divide_by_triangle(Planes<double> a, std::int64_t step, st
 }
 
 /// Rows [row, row + kTileColumns) of the right-hand sides, divided by L^H before, divided by L.
-ECHOTRAIN_CLONES void divide_by_factor(Planes<double> a, std::int64_t step, std::int64_t columns, std::int64_t row) {
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void divide_columns(Planes<double> a, std::int64_t step, std::int64_t columns, std::int64_t row) {
   const Planes<const double> all{a.re, a.im};
   for (std::int64_t j = columns - kTileRows; j >= 0; j -= kTileRows) {
     const std::int64_t after = j + kTileRows;
     Tile tile;
-    cpu::tile_product<false>(all.at(j * step + after), all.at(after * step + row), columns - after, {step, 1, step},
-                             tile);
+    cpu::tile_product<false, kVectorBytes>(all.at(j * step + after), all.at(after * step + row), columns - after,
+                                           {step, 1, step}, tile);
     for (std::int64_t p = kTileRows - 1; p >= 0; --p) {
       const Planes<double> to = a.at((j + p) * step + row);
       for (std::int64_t q = 0; q < kTileColumns; ++q) {
@@ -87,6 +93,10 @@ ECHOTRAIN_CLONES void divide_by_factor(Planes<double> a, std::int64_t step, std:
     }
   }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void divide_by_factor(Planes<double> a, std::int64_t step, std::int64_t columns,
+                                              std::int64_t row),
+                        divide_columns<kVectorBytes>(a, step, columns, row))
 
 }  // namespace
 

@@ -81,7 +81,8 @@ ECHOTRAIN_INLINE void add_tile(const LagTile& w, const Tile& tile, std::int64_t 
 }
 
 /// The samples of the row at y, z, which is the column's, with those of the row that is the lag away.
-ECHOTRAIN_CLONES void add_row(const LagTile& w, std::int64_t y, std::int64_t z) {
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void add_row_products(const LagTile& w, std::int64_t y, std::int64_t z) {
   const CalibrationBlock& block = *w.block;
   const Lag& lag = *w.lag;
   const std::int64_t ny = block.extents()[1], step = block.step();
@@ -103,7 +104,8 @@ ECHOTRAIN_CLONES void add_row(const LagTile& w, std::int64_t y, std::int64_t z) 
     const std::int64_t begin = lag.of_targets ? middle - further : std::max<std::int64_t>(0, -further);
     const std::int64_t end = lag.of_targets ? begin + 1 : std::min(n, n - further);
     Tile tile;
-    cpu::tile_product<true>(a.at(begin * step), b.at((begin + further) * step), w.places.width, {1, step, step}, tile);
+    cpu::tile_product<true, kVectorBytes>(a.at(begin * step), b.at((begin + further) * step), w.places.width,
+                                          {1, step, step}, tile);
     for (std::int64_t dx = begin;; ++dx) {
       add_all(tile, dx, further);
       if (dx + 1 >= end) break;
@@ -112,6 +114,9 @@ ECHOTRAIN_CLONES void add_row(const LagTile& w, std::int64_t y, std::int64_t z) 
     }
   }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void add_row(const LagTile& w, std::int64_t y, std::int64_t z),
+                        add_row_products<kVectorBytes>(w, y, z))
 
 void add_lag(const LagTile& w) {
   const std::int64_t ny = w.block->extents()[1], nz = w.block->extents()[0];

@@ -236,6 +236,7 @@ ECHOTRAIN_INLINE void transpose_block(const float* from, std::int64_t from_strid
 template <class V>
 ECHOTRAIN_INLINE void transform(const LanesAxis& axis, const LanesInput& input, const LanesOutput& output,
                                 float* scratch) {
+  static_assert(sizeof(V) > sizeof(float));
   const auto& stages = axis.stages();
   float *from = scratch, *to = scratch + axis.half() * kPoint;
   if (stages.size() == 1) {  // one stage only: copies the input, which the last stage then takes
@@ -260,47 +261,26 @@ ECHOTRAIN_INLINE void transform(const LanesAxis& axis, const LanesInput& input, 
   last_stage<V>(axis, FromBuffer{from}, output);
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define ECHOTRAIN_TARGET(name) __attribute__((target(name)))
-#else
-#define ECHOTRAIN_TARGET(name)
-#endif
-#if defined(__clang__)  // which takes two registers of 256 bits in the place of one, where the name is x86-64-v4
-#define ECHOTRAIN_V4 "avx512f,avx512vl,avx512bw,avx512dq,avx512cd"
-#else
-#define ECHOTRAIN_V4 "arch=x86-64-v4"
-#endif
+template <int kVectorBytes>
+using Vector [[gnu::vector_size(kVectorBytes)]] = float;
 
-using Sixteen [[gnu::vector_size(16 * sizeof(float))]] = float;
-using Four [[gnu::vector_size(4 * sizeof(float))]] = float;
-
-// Transforms the lanes that fit a register of the machine, and then the next ones.
-using Transform = void (*)(const LanesAxis&, const LanesInput&, const LanesOutput&, float*);
-ECHOTRAIN_TARGET(ECHOTRAIN_V4)
-void by_sixteen(const LanesAxis& axis, const LanesInput& input, const LanesOutput& output, float* scratch) {
-  transform<Sixteen>(axis, input, output, scratch);
-}
-ECHOTRAIN_TARGET("arch=x86-64-v3")
-void by_eight(const LanesAxis& axis, const LanesInput& input, const LanesOutput& output, float* scratch) {
-  transform<Eight>(axis, input, output, scratch);
-}
-void by_four(const LanesAxis& axis, const LanesInput& input, const LanesOutput& output, float* scratch) {
-  transform<Four>(axis, input, output, scratch);
+/// The lanes that fit a register of the machine, and then the next ones.
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void transform_all(const LanesAxis& axis, LanesInput input, LanesOutput output, float* scratch) {
+  constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
+  static_assert(kLanes % kAtOnce == 0);
+  for (std::int64_t lane = 0; lane < kLanes; lane += kAtOnce) {
+    transform<Vector<kVectorBytes>>(axis, input, output, scratch);
+    input.data += kAtOnce;
+    output.data += kAtOnce;
+    if (output.factor != nullptr) output.factor += kAtOnce;
+    if (output.addend != nullptr) output.addend += kAtOnce;
+  }
 }
 
-struct Choice {
-  Transform run = by_four;
-  std::int64_t lanes = 4;
-};
-Choice choose() {
-#if defined(__x86_64__) && defined(__GNUC__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"))
-    return {by_sixteen, 16};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {by_eight, 8};
-#endif
-  return {};
-}
+ECHOTRAIN_VECTOR_CLONES(void transform_lanes(const LanesAxis& axis, const LanesInput& input, const LanesOutput& output,
+                                             float* scratch),
+                        transform_all<kVectorBytes>(axis, input, output, scratch))
 
 std::vector<int> radices(std::int64_t m) {
   std::vector<int> found;
@@ -346,14 +326,7 @@ LanesAxis::LanesAxis(std::int64_t n) : n_(n), m_(fast_half(n)) {
 }
 
 void lanes_fft(const LanesAxis& axis, LanesInput input, LanesOutput output, float* scratch) {
-  static const Choice choice = choose();
-  for (std::int64_t lane = 0; lane < kLanes; lane += choice.lanes) {
-    choice.run(axis, input, output, scratch);
-    input.data += choice.lanes;
-    output.data += choice.lanes;
-    if (output.factor != nullptr) output.factor += choice.lanes;
-    if (output.addend != nullptr) output.addend += choice.lanes;
-  }
+  transform_lanes(axis, input, output, scratch);
 }
 
 ECHOTRAIN_CLONES void transpose_blocks(const float* from, std::int64_t from_stride, std::int64_t row_blocks,
