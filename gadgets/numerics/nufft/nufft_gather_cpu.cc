@@ -66,103 +66,119 @@ ECHOTRAIN_INLINE void for_footprint(const Overlap& y, const Overlap& z, const Ro
   }
 }
 
-/// For several coils: a point's coils are one vector.
-template <int Coils, int Dims, int Width>
+/// For several coils: a point's coils lie side by side, in as many vectors as they need. Several are worked on one
+/// after another, each with its row of the footprint in registers.
+template <int Coils, int Dims, int Width, int kVectorBytes>
 requires(Coils > 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
-  using Value = Vector<2 * Coils>;
+  constexpr int kFloats = std::min<int>(2 * Coils, kVectorBytes / sizeof(float)), kParts = 2 * Coils / kFloats;
+  using Value = Vector<kFloats>;
   float padded[2 * Coils] = {};  // for groups of fewer coils
   for_samples<Dims>(work, [&](std::int64_t s, std::int32_t x, const float* wx, const Overlap& y,
                               const Overlap& z) ECHOTRAIN_INLINE_LAMBDA {
     const float* data = work.data + s * work.data_stride;
     if (work.coils != Coils) data = std::copy_n(data, 2 * work.coils, padded) - 2 * work.coils;
-    Value value;
-    std::memcpy(&value, data, sizeof value);
-    if (work.density != nullptr) value *= work.density[s];
-    Value row[Width];
-    for (int p = 0; p < Width; ++p) row[p] = value * wx[p];
-    Value* corner = reinterpret_cast<Value*>(sum) + z.at * layout.plane + y.at * layout.row + layout.halo + x;
-    for_footprint<Dims, Width>(y, z, [&](std::int32_t k, std::int32_t j) ECHOTRAIN_INLINE_LAMBDA {
-      const float w = z.w[k] * y.w[j];
-      Value* to = corner + k * layout.plane + j * layout.row;
-      for (int p = 0; p < Width; ++p) to[p] += w * row[p];
-    });
+    Value* corner =
+        reinterpret_cast<Value*>(sum) + (z.at * layout.plane + y.at * layout.row + layout.halo + x) * kParts;
+    for (int part = 0; part < kParts; ++part) {
+      Value value;
+      std::memcpy(&value, data + part * kFloats, sizeof value);
+      if (work.density != nullptr) value *= work.density[s];
+      Value row[Width];
+      for (int p = 0; p < Width; ++p) row[p] = value * wx[p];
+      for_footprint<Dims, Width>(y, z, [&](std::int32_t k, std::int32_t j) ECHOTRAIN_INLINE_LAMBDA {
+        const float w = z.w[k] * y.w[j];
+        Value* to = corner + (k * layout.plane + j * layout.row) * kParts + part;
+        for (int p = 0; p < Width; ++p) to[p * kParts] += w * row[p];
+      });
+    }
   });
 }
 
 constexpr int row_of(int width) { return width <= 4 ? 4 : 8; }
 
-/// For one coil: a row of a footprint is one vector, from its first point on, with weights 0 beyond its width. Most
-/// such vectors lie across two cache lines, which costs less than more of them that are aligned.
-template <int Coils, int Dims, int Width>
+/// The first kFloats / 2 weights from w on, each twice: of the real part and of the imaginary part.
+template <int kFloats>
+ECHOTRAIN_INLINE void twice(const Vector<kFloats / 2>& w, Vector<kFloats>& to) {
+  if constexpr (kFloats == 4)
+    to = __builtin_shufflevector(w, w, 0, 0, 1, 1);
+  else if constexpr (kFloats == 8)
+    to = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3);
+  else
+    to = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+}
+
+/// For one coil: a row of a footprint is as few vectors as hold it, from its first point on, with weights 0 beyond its
+/// width. Most such vectors lie across two cache lines, which costs less than more of them that are aligned.
+template <int Coils, int Dims, int Width, int kVectorBytes>
 requires(Coils == 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
-  constexpr int kRow = row_of(Width);
-  using Value = Vector<2 * kRow>;
-  Vector<kRow> inside = {};
-  for (int p = 0; p < Width; ++p) inside[p] = 1;
+  constexpr int kRow = row_of(Width), kFloats = std::min<int>(2 * kRow, kVectorBytes / sizeof(float));
+  constexpr int kParts = 2 * kRow / kFloats;
+  using Value = Vector<kFloats>;
+  using Weights = Vector<kFloats / 2>;
+  Weights inside[kParts] = {};
+  for (int p = 0; p < Width; ++p) inside[p / (kFloats / 2)][p % (kFloats / 2)] = 1;
 
   for_samples<Dims>(work, [&](std::int64_t s, std::int32_t x, const float* wx, const Overlap& y,
                               const Overlap& z) ECHOTRAIN_INLINE_LAMBDA {
     const float* data = work.data + s * work.data_stride;
     const float density = work.density == nullptr ? 1.0f : work.density[s];
     const float re = data[0] * density, im = data[1] * density;
-    Vector<kRow> w;
-    std::memcpy(&w, wx, sizeof w);
-    w *= inside;  // behind this sample's weights are the next one's
-    Value row, value;
-    if constexpr (kRow == 4) {
-      value = Value{re, im, re, im, re, im, re, im};
-      row = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3) * value;
-    } else {
-      value = Value{re, im, re, im, re, im, re, im, re, im, re, im, re, im, re, im};
-      row = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7) * value;
+    Value value, row[kParts];
+    for (int i = 0; i < kFloats; i += 2) value[i] = re, value[i + 1] = im;
+    for (int part = 0; part < kParts; ++part) {
+      Weights w;
+      std::memcpy(&w, wx + part * kFloats / 2, sizeof w);
+      w *= inside[part];  // behind this sample's weights are the next one's
+      twice<kFloats>(w, row[part]);
+      row[part] *= value;
     }
     float* corner = sum + 2 * (z.at * layout.plane + y.at * layout.row + layout.halo + x);
     for_footprint<Dims, Width>(y, z, [&](std::int32_t k, std::int32_t j) ECHOTRAIN_INLINE_LAMBDA {
       float* to = corner + 2 * (k * layout.plane + j * layout.row);
-      Value points;
-      std::memcpy(&points, to, sizeof points);
-      points += z.w[k] * y.w[j] * row;
-      std::memcpy(to, &points, sizeof points);
+      const float w = z.w[k] * y.w[j];
+      for (int part = 0; part < kParts; ++part, to += kFloats) {
+        Value points;
+        std::memcpy(&points, to, sizeof points);
+        points += w * row[part];
+        std::memcpy(to, &points, sizeof points);
+      }
     });
   });
 }
 
-template <int Coils, int Dims>
+template <int Coils, int Dims, int kVectorBytes>
 ECHOTRAIN_INLINE void gather_widths(const GatherWork& work, const GatherLayout& layout, float* sum) {
   switch (work.width) {
     case 2:
-      return gather_group<Coils, Dims, 2>(work, layout, sum);
+      return gather_group<Coils, Dims, 2, kVectorBytes>(work, layout, sum);
     case 3:
-      return gather_group<Coils, Dims, 3>(work, layout, sum);
+      return gather_group<Coils, Dims, 3, kVectorBytes>(work, layout, sum);
     case 4:
-      return gather_group<Coils, Dims, 4>(work, layout, sum);
+      return gather_group<Coils, Dims, 4, kVectorBytes>(work, layout, sum);
     case 5:
-      return gather_group<Coils, Dims, 5>(work, layout, sum);
+      return gather_group<Coils, Dims, 5, kVectorBytes>(work, layout, sum);
     case 6:
-      return gather_group<Coils, Dims, 6>(work, layout, sum);
+      return gather_group<Coils, Dims, 6, kVectorBytes>(work, layout, sum);
     case 7:
-      return gather_group<Coils, Dims, 7>(work, layout, sum);
+      return gather_group<Coils, Dims, 7, kVectorBytes>(work, layout, sum);
     default:
-      return gather_group<Coils, Dims, 8>(work, layout, sum);
+      return gather_group<Coils, Dims, 8, kVectorBytes>(work, layout, sum);
   }
 }
 
-template <int Coils>
+template <int Coils, int kVectorBytes>
 ECHOTRAIN_INLINE void gather_dims(const GatherWork& work, const GatherLayout& layout, float* sum) {
-  if (work.dims == 3) return gather_widths<Coils, 3>(work, layout, sum);
-  if (work.dims == 2) return gather_widths<Coils, 2>(work, layout, sum);
-  gather_widths<Coils, 1>(work, layout, sum);
+  if (work.dims == 3) return gather_widths<Coils, 3, kVectorBytes>(work, layout, sum);
+  if (work.dims == 2) return gather_widths<Coils, 2, kVectorBytes>(work, layout, sum);
+  gather_widths<Coils, 1, kVectorBytes>(work, layout, sum);
 }
 
-ECHOTRAIN_CLONES void gather8(const GatherWork& work, const GatherLayout& layout, float* sum) {
-  gather_dims<8>(work, layout, sum);
-}
-ECHOTRAIN_CLONES void gather4(const GatherWork& work, const GatherLayout& layout, float* sum) {
-  gather_dims<4>(work, layout, sum);
-}
-ECHOTRAIN_CLONES void gather1(const GatherWork& work, const GatherLayout& layout, float* sum) {
-  gather_dims<1>(work, layout, sum);
-}
+ECHOTRAIN_VECTOR_CLONES(void gather8(const GatherWork& work, const GatherLayout& layout, float* sum),
+                        gather_dims<8, kVectorBytes>(work, layout, sum))
+ECHOTRAIN_VECTOR_CLONES(void gather4(const GatherWork& work, const GatherLayout& layout, float* sum),
+                        gather_dims<4, kVectorBytes>(work, layout, sum))
+ECHOTRAIN_VECTOR_CLONES(void gather1(const GatherWork& work, const GatherLayout& layout, float* sum),
+                        gather_dims<1, kVectorBytes>(work, layout, sum))
 
 }  // namespace
 
