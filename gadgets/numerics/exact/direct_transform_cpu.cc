@@ -17,18 +17,18 @@ constexpr std::int64_t kGroup = 128;          // samples that are summed in regi
 constexpr std::int64_t kChunk = 2048;         // samples whose tables are kept at a time
 static_assert(kDirectGroup % kGroup == 0 && kChunk % kDirectGroup == 0);
 
-using Vector [[gnu::vector_size(64), gnu::may_alias]] = float;
-constexpr std::int64_t kVectors = kTile / 16;
-
 /// sum[r][c] += sum_s a[s][r] b[s][c] for kRows rows and the columns of a tile, `n` samples.
-ECHOTRAIN_CLONES void multiply(const float* a, const float* b, std::int64_t n, float* sums) {
-  static_assert(kRows == 4 && kVectors == 4);
-  for (std::int64_t half = 0; half < kVectors; half += 2) {
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void multiply_by(const float* a, const float* b, std::int64_t n, float* sums) {
+  using Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = float;
+  constexpr std::int64_t kLanes = kVectorBytes / sizeof(float), kVectors = kTile / kLanes;
+  static_assert(kRows == 4 && kVectors % 2 == 0);
+  for (std::int64_t pair = 0; pair < kVectors; pair += 2) {
     Vector s00{}, s01{}, s10{}, s11{}, s20{}, s21{}, s30{}, s31{};
-    const float* column = b + half * 16;
+    const float* column = b + pair * kLanes;
     for (std::int64_t s = 0; s < n; ++s) {
       const Vector b0 = *reinterpret_cast<const Vector*>(column + s * kTile),
-                   b1 = *reinterpret_cast<const Vector*>(column + s * kTile + 16);
+                   b1 = *reinterpret_cast<const Vector*>(column + s * kTile + kLanes);
       const float* row = a + s * kRows;
       s00 += row[0] * b0;
       s01 += row[0] * b1;
@@ -39,7 +39,7 @@ ECHOTRAIN_CLONES void multiply(const float* a, const float* b, std::int64_t n, f
       s30 += row[3] * b0;
       s31 += row[3] * b1;
     }
-    Vector* to = reinterpret_cast<Vector*>(sums + half * 16);
+    Vector* to = reinterpret_cast<Vector*>(sums + pair * kLanes);
     to[0] += s00;
     to[1] += s01;
     to[kVectors] += s10;
@@ -50,6 +50,9 @@ ECHOTRAIN_CLONES void multiply(const float* a, const float* b, std::int64_t n, f
     to[3 * kVectors + 1] += s31;
   }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void multiply(const float* a, const float* b, std::int64_t n, float* sums),
+                        multiply_by<kVectorBytes>(a, b, n, sums))
 
 /// b = d * e for `n` columns: complex numbers, parts apart.
 ECHOTRAIN_CLONES void scale_columns(float re, float im, const float* e_re, const float* e_im, std::int64_t n,

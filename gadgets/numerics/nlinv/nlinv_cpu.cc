@@ -11,9 +11,7 @@ namespace {
 struct NlinvScratch;  // a coil's image and coefficients on the way: some hundred kilobytes
 
 constexpr std::int64_t kVector = 8192;  // elements of a part of a sum; fixed, so that sums do not depend on the threads
-constexpr std::int64_t kLanes = 16;     // floats worked on together
-
-using Lanes [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias, gnu::aligned(4)]] = float;
+constexpr std::int64_t kLanes = 16;     // rows have whole multiples of so many floats
 
 const float* floats(const cfloat* values) { return reinterpret_cast<const float*>(values); }
 float* floats(cfloat* values) { return reinterpret_cast<float*>(values); }
@@ -31,9 +29,13 @@ Side waves_of(const NlinvAxis& axis) { return {axis.waves(), axis.most}; }
 /// to[s] = sum_r exp(sign i angle(r, s)) from[r] for rows of `width` floats, complex numbers. cosine, sine: [s >= 0, r
 /// >= 0], `stride` a row. Rows r and -r share their cosine, and their sine but for its sign. fold: twice (from.half +
 /// 1) rows of working space.
-ECHOTRAIN_CLONES void transform_rows(Side in, Side out, std::int64_t width, float sign, const float* cosine,
-                                     const float* sine, std::int64_t stride, const float* from, float* to,
-                                     float* fold) {
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void transform_rows_by(Side in, Side out, std::int64_t width, float sign, const float* cosine,
+                                        const float* sine, std::int64_t stride, const float* from, float* to,
+                                        float* fold) {
+  using Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+  constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
+  static_assert(kLanes % kAtOnce == 0);
   float* const odd = fold + (in.half + 1) * width;
   for (std::int64_t r = 0; r <= in.half; ++r) {
     const float *up = from + (in.half + r) * width, *down = from + (in.half - r) * width;
@@ -52,25 +54,30 @@ ECHOTRAIN_CLONES void transform_rows(Side in, Side out, std::int64_t width, floa
     const std::int64_t second = std::min(s + 1, out.half);
     const float *cos0 = cosine + s * stride, *cos1 = cosine + second * stride, *sin0 = sine + s * stride,
                 *sin1 = sine + second * stride;
-    for (std::int64_t i = 0; i < width; i += kLanes) {
-      Lanes even0{}, even1{}, odd0{}, odd1{};
+    for (std::int64_t i = 0; i < width; i += kAtOnce) {
+      Vector even0{}, even1{}, odd0{}, odd1{};
       for (std::int64_t r = 0; r <= in.half; ++r) {
-        const Lanes e = *reinterpret_cast<const Lanes*>(fold + r * width + i);
-        const Lanes o = *reinterpret_cast<const Lanes*>(odd + r * width + i);
+        const Vector e = *reinterpret_cast<const Vector*>(fold + r * width + i);
+        const Vector o = *reinterpret_cast<const Vector*>(odd + r * width + i);
         even0 += cos0[r] * e;
         even1 += cos1[r] * e;
         odd0 += sin0[r] * o;
         odd1 += sin1[r] * o;
       }
-      const auto put = [&](std::int64_t row, const Lanes& even, const Lanes& odd_part) ECHOTRAIN_INLINE_LAMBDA {
-        if (out.half + row < out.rows) *reinterpret_cast<Lanes*>(to + (out.half + row) * width + i) = even + odd_part;
-        if (row > 0) *reinterpret_cast<Lanes*>(to + (out.half - row) * width + i) = even - odd_part;
+      const auto put = [&](std::int64_t row, const Vector& even, const Vector& odd_part) ECHOTRAIN_INLINE_LAMBDA {
+        if (out.half + row < out.rows) *reinterpret_cast<Vector*>(to + (out.half + row) * width + i) = even + odd_part;
+        if (row > 0) *reinterpret_cast<Vector*>(to + (out.half - row) * width + i) = even - odd_part;
       };
       put(s, even0, odd0);
       if (second > s) put(second, even1, odd1);
     }
   }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void transform_rows(Side in, Side out, std::int64_t width, float sign, const float* cosine,
+                                            const float* sine, std::int64_t stride, const float* from, float* to,
+                                            float* fold),
+                        transform_rows_by<kVectorBytes>(in, out, width, sign, cosine, sine, stride, from, to, fold))
 
 /// to = from turned, rows of n and m complex numbers and of those floats.
 void turn(const float* from, std::int64_t m, std::int64_t n, std::int64_t from_width, std::int64_t to_width,

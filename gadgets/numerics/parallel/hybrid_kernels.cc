@@ -13,24 +13,32 @@
 namespace echotrain::numerics {
 namespace {
 
-/// A row of columns. As an array, GCC 12 vectorizes over `d` below instead, and then reads weights beyond the last.
-using Lanes = float __attribute__((vector_size(sizeof(float) * kHybridLanes)));
-
 /// to += weight * phase, of kHybridLanes columns.
-ECHOTRAIN_CLONES void add_weights(const cfloat* weights, std::int64_t count, std::int64_t weight_step,
-                                  const float* phases, float* to) {
-  Lanes re{}, im{};
-  for (std::int64_t d = 0; d < count; ++d) {
-    const float wr = weights[d * weight_step].real(), wi = weights[d * weight_step].imag();
-    Lanes pr, pi;  // phases have the alignment of floats
-    std::memcpy(&pr, phases + d * 2 * kHybridLanes, sizeof(pr));
-    std::memcpy(&pi, phases + (d * 2 + 1) * kHybridLanes, sizeof(pi));
-    re += wr * pr - wi * pi;
-    im += wr * pi + wi * pr;
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void add_weights_by(const cfloat* weights, std::int64_t count, std::int64_t weight_step,
+                                     const float* phases, float* to) {
+  // As an array, GCC 12 vectorizes over `d` below instead, and then reads weights beyond the last.
+  using Columns [[gnu::vector_size(kVectorBytes)]] = float;
+  constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
+  static_assert(kHybridLanes % kAtOnce == 0 && sizeof(Columns) == kVectorBytes);
+  for (std::int64_t first = 0; first < kHybridLanes; first += kAtOnce) {
+    Columns re{}, im{};
+    for (std::int64_t d = 0; d < count; ++d) {
+      const float wr = weights[d * weight_step].real(), wi = weights[d * weight_step].imag();
+      Columns pr, pi;  // phases have the alignment of floats
+      std::memcpy(&pr, phases + d * 2 * kHybridLanes + first, sizeof(pr));
+      std::memcpy(&pi, phases + (d * 2 + 1) * kHybridLanes + first, sizeof(pi));
+      re += wr * pr - wi * pi;
+      im += wr * pi + wi * pr;
+    }
+    std::memcpy(to + first, &re, sizeof(re));
+    std::memcpy(to + kHybridLanes + first, &im, sizeof(im));
   }
-  std::memcpy(to, &re, sizeof(re));
-  std::memcpy(to + kHybridLanes, &im, sizeof(im));
 }
+
+ECHOTRAIN_VECTOR_CLONES(void add_weights(const cfloat* weights, std::int64_t count, std::int64_t weight_step,
+                                         const float* phases, float* to),
+                        add_weights_by<kVectorBytes>(weights, count, weight_step, phases, to))
 
 /// HybridWork::phases: 0 for columns after the image's.
 HostArray<float> column_phases(Context& context, const HybridKernels& made, std::int64_t width, std::int64_t padded) {

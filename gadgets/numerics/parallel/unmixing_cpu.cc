@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::int64_t kUnmixRows = 4;
 
-using ColumnLanes [[gnu::vector_size(kHybridLanes * sizeof(float)), gnu::may_alias, gnu::aligned(4)]] = float;
+/// Of kHybridLanes columns.
 struct LaneValues {
-  ColumnLanes re, im;
+  float re[kHybridLanes], im[kHybridLanes];
 };
 
 /// kUnmixRows rows of kHybridLanes columns, of all coils.
@@ -24,32 +24,49 @@ struct UnmixTile {
 };
 
 /// to[c'] = conj(sum_c conj(S_c) (1 if c = c' + sum_source g[c, c'](source) phase(source)))
-ECHOTRAIN_CLONES void unmix_tile(const UnmixTile& w) {
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void unmix_tile_by(const UnmixTile& w) {
+  using Columns [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+  constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
+  static_assert(kHybridLanes % kAtOnce == 0);
+  struct Values {
+    Columns re, im;
+  };
   const std::int64_t per_source = w.coils * w.coils;
-  for (std::int64_t from = 0; from < w.coils; ++from) {
-    LaneValues sum[kUnmixRows] = {};
-    for (std::int64_t c = 0; c < w.coils; ++c) {
-      LaneValues g[kUnmixRows] = {};
-      if (c == from)
-        for (LaneValues& row : g) row.re += 1.0f;
-      const LaneValues* kernel = w.kernels + c * w.coils + from;
-      for (std::int64_t s = 0; s < w.sources; ++s) {
-        const ColumnLanes re = kernel[s * per_source].re, im = kernel[s * per_source].im;
-        const float* phase = w.phases + s * 2 * kUnmixRows;
+  for (std::int64_t from = 0; from < w.coils; ++from)
+    for (std::int64_t first = 0; first < kHybridLanes; first += kAtOnce) {
+      const auto at = [first](const float* lanes) ECHOTRAIN_INLINE_LAMBDA -> const Columns& {
+        return *reinterpret_cast<const Columns*>(lanes + first);
+      };
+      Values sum[kUnmixRows] = {};
+      for (std::int64_t c = 0; c < w.coils; ++c) {
+        Values g[kUnmixRows] = {};
+        if (c == from)
+          for (Values& row : g) row.re += 1.0f;
+        const LaneValues* kernel = w.kernels + c * w.coils + from;
+        for (std::int64_t s = 0; s < w.sources; ++s) {
+          const Columns re = at(kernel[s * per_source].re), im = at(kernel[s * per_source].im);
+          const float* phase = w.phases + s * 2 * kUnmixRows;
+          for (std::int64_t r = 0; r < kUnmixRows; ++r) {
+            g[r].re += phase[r] * re - phase[kUnmixRows + r] * im;
+            g[r].im += phase[r] * im + phase[kUnmixRows + r] * re;
+          }
+        }
         for (std::int64_t r = 0; r < kUnmixRows; ++r) {
-          g[r].re += phase[r] * re - phase[kUnmixRows + r] * im;
-          g[r].im += phase[r] * im + phase[kUnmixRows + r] * re;
+          const Columns re = at(w.maps[c * kUnmixRows + r].re), im = at(w.maps[c * kUnmixRows + r].im);
+          sum[r].re += re * g[r].re + im * g[r].im;
+          sum[r].im += im * g[r].re - re * g[r].im;
         }
       }
       for (std::int64_t r = 0; r < kUnmixRows; ++r) {
-        const ColumnLanes re = w.maps[c * kUnmixRows + r].re, im = w.maps[c * kUnmixRows + r].im;
-        sum[r].re += re * g[r].re + im * g[r].im;
-        sum[r].im += im * g[r].re - re * g[r].im;
+        LaneValues& to = w.to[from * kUnmixRows + r];
+        *reinterpret_cast<Columns*>(to.re + first) = sum[r].re;
+        *reinterpret_cast<Columns*>(to.im + first) = sum[r].im;
       }
     }
-    for (std::int64_t r = 0; r < kUnmixRows; ++r) w.to[from * kUnmixRows + r] = sum[r];
-  }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void unmix_tile(const UnmixTile& w), unmix_tile_by<kVectorBytes>(w))
 
 }  // namespace
 

@@ -19,29 +19,56 @@ namespace {
 constexpr std::int64_t kLanes = kHybridLanes;
 constexpr std::size_t kMostPairs = 40;  // more take longer than another transform
 
-using Lanes [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias, gnu::aligned(4)]] = float;
+template <int kVectorBytes>
+using Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+
+/// Of kLanes columns.
 struct ComplexLanes {
-  Lanes re, im;
+  float re[kLanes], im[kLanes];
 };
 
 struct UnmixingScratch;
 
+/// The real parts of w's complex numbers in both places of each, likewise the imaginary parts, and v's with their parts
+/// changed over, the first of them negative.
+template <class V>
+ECHOTRAIN_INLINE void complex_factors(const V& w, const V& v, V& re, V& im, V& turned) {
+  if constexpr (sizeof(V) == 16) {
+    re = __builtin_shufflevector(w, w, 0, 0, 2, 2);
+    im = __builtin_shufflevector(w, w, 1, 1, 3, 3);
+    turned = __builtin_shufflevector(v, v, 1, 0, 3, 2) * V{-1, 1, -1, 1};
+  } else if constexpr (sizeof(V) == 32) {
+    re = __builtin_shufflevector(w, w, 0, 0, 2, 2, 4, 4, 6, 6);
+    im = __builtin_shufflevector(w, w, 1, 1, 3, 3, 5, 5, 7, 7);
+    turned = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6) * V{-1, 1, -1, 1, -1, 1, -1, 1};
+  } else {
+    re = __builtin_shufflevector(w, w, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
+    im = __builtin_shufflevector(w, w, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+    turned = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14) *
+             V{-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+  }
+}
+
 /// sum += weights * values, complex numbers.
-ECHOTRAIN_CLONES void add_products(const float* weights, const float* values, std::int64_t count, float* sum) {
-  constexpr Lanes kSigns = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void add_products_by(const float* weights, const float* values, std::int64_t count, float* sum) {
+  using V = Vector<kVectorBytes>;
+  constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
   const std::int64_t whole = 2 * count / kLanes * kLanes;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    const Lanes w = *reinterpret_cast<const Lanes*>(weights + i), v = *reinterpret_cast<const Lanes*>(values + i);
-    const Lanes re = __builtin_shufflevector(w, w, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
-    const Lanes im = __builtin_shufflevector(w, w, 1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
-    const Lanes turned = __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-    *reinterpret_cast<Lanes*>(sum + i) += re * v + im * (turned * kSigns);
+  for (std::int64_t i = 0; i < whole; i += kAtOnce) {
+    const V w = *reinterpret_cast<const V*>(weights + i), v = *reinterpret_cast<const V*>(values + i);
+    V re, im, turned;
+    complex_factors(w, v, re, im, turned);
+    *reinterpret_cast<V*>(sum + i) += re * v + im * turned;
   }
   for (std::int64_t i = whole; i < 2 * count; i += 2) {
     sum[i] += weights[i] * values[i] - weights[i + 1] * values[i + 1];
     sum[i + 1] += weights[i] * values[i + 1] + weights[i + 1] * values[i];
   }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void add_products(const float* weights, const float* values, std::int64_t count, float* sum),
+                        add_products_by<kVectorBytes>(weights, values, count, sum))
 
 /// The corrected rows of one coil at a distance from the middle line, on both sides of it.
 struct CorrectedLines {
@@ -53,33 +80,47 @@ struct CorrectedLines {
 };
 
 /// to += maps * (C +- D)
-ECHOTRAIN_CLONES void add_corrected(const CorrectedLines& w) {
-  const float* turn = w.turns;
-  for (std::int64_t q = 0; q < w.distances; ++q) {
-    Lanes even_re = {}, even_im = {}, odd_re = {}, odd_im = {};
-    for (std::int64_t p = 0; p < w.pairs; ++p, turn += 2) {
-      even_re += turn[0] * w.sums[2 * p].re;
-      even_im += turn[0] * w.sums[2 * p].im;
-      odd_re += turn[1] * w.sums[2 * p + 1].re;
-      odd_im += turn[1] * w.sums[2 * p + 1].im;
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void add_corrected_by(const CorrectedLines& w) {
+  using V = Vector<kVectorBytes>;
+  constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
+  for (std::int64_t q = 0; q < w.distances; ++q)
+    for (std::int64_t first = 0; first < kLanes; first += kAtOnce) {
+      const auto at = [first](const float* lanes)
+                          ECHOTRAIN_INLINE_LAMBDA -> const V& { return *reinterpret_cast<const V*>(lanes + first); };
+      const auto add = [first](float* lanes, const V& value)
+                           ECHOTRAIN_INLINE_LAMBDA { *reinterpret_cast<V*>(lanes + first) += value; };
+      V even_re = {}, even_im = {}, odd_re = {}, odd_im = {};
+      const float* turn = w.turns + q * 2 * w.pairs;
+      for (std::int64_t p = 0; p < w.pairs; ++p, turn += 2) {
+        even_re += turn[0] * at(w.sums[2 * p].re);
+        even_im += turn[0] * at(w.sums[2 * p].im);
+        odd_re += turn[1] * at(w.sums[2 * p + 1].re);
+        odd_im += turn[1] * at(w.sums[2 * p + 1].im);
+      }
+      const ComplexLanes* map = w.maps + 2 * q;
+      ComplexLanes* to = w.to + 2 * q;
+      const V re = even_re + odd_re, im = even_im + odd_im;
+      add(to[0].re, at(map[0].re) * re - at(map[0].im) * im);
+      add(to[0].im, at(map[0].re) * im + at(map[0].im) * re);
+      const V other_re = even_re - odd_re, other_im = even_im - odd_im;
+      add(to[1].re, at(map[1].re) * other_re - at(map[1].im) * other_im);
+      add(to[1].im, at(map[1].re) * other_im + at(map[1].im) * other_re);
     }
-    const ComplexLanes* map = w.maps + 2 * q;
-    ComplexLanes* to = w.to + 2 * q;
-    const Lanes re = even_re + odd_re, im = even_im + odd_im;
-    to[0].re += map[0].re * re - map[0].im * im;
-    to[0].im += map[0].re * im + map[0].im * re;
-    const Lanes other_re = even_re - odd_re, other_im = even_im - odd_im;
-    to[1].re += map[1].re * other_re - map[1].im * other_im;
-    to[1].im += map[1].re * other_im + map[1].im * other_re;
-  }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void add_corrected(const CorrectedLines& w), add_corrected_by<kVectorBytes>(w))
 
 /// (e+ + e-) and i (e+ - e-), of kLanes columns.
 ECHOTRAIN_CLONES void add_partners(const ComplexLanes& plus, const ComplexLanes* minus, ComplexLanes* to) {
   const ComplexLanes none = {};
   const ComplexLanes& other = minus != nullptr ? *minus : none;
-  to[0] = {plus.re + other.re, plus.im + other.im};
-  to[1] = {other.im - plus.im, plus.re - other.re};
+  for (std::int64_t i = 0; i < kLanes; ++i) {
+    to[0].re[i] = plus.re[i] + other.re[i];
+    to[0].im[i] = plus.im[i] + other.im[i];
+    to[1].re[i] = other.im[i] - plus.im[i];
+    to[1].im[i] = plus.re[i] - other.re[i];
+  }
 }
 
 /// One block of columns, in this thread's working space.
