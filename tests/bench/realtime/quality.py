@@ -323,7 +323,7 @@ def main():
     parser.add_argument("--no-heart", dest="heart", action="store_false")
     parser.add_argument("--no-measured", dest="measured", action="store_false")
     parser.add_argument("--weights", type=float, nargs="*", default=[0.01, 0.1], help="lambda of `bart pics`")
-    parser.add_argument("--newton", type=int, nargs="*", default=[6, 7, 8, 9], help="steps of `bart nlinv` and `rtnlinv`")
+    parser.add_argument("--newton", type=int, nargs="*", default=[6, 7, 8, 9, 10], help="steps of `bart nlinv` and `rtnlinv`")
     arguments = parser.parse_args()
     arguments.program = arguments.program.resolve()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
