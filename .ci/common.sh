@@ -75,20 +75,43 @@ compile() {
   cmake --build "$folder" -j "$(nproc)" "$@"
 }
 
+# count_tests LOG RETRIED: what became of the tests of a ctest run, apart. ctest itself counts what was skipped as passed.
+count_tests() {
+  awk -v retried="$2" '
+    !/^ *[0-9]+\/[0-9]+ Test +#/ { next }
+    / Passed +[0-9.]+ sec/ { ++passed; next }
+    /\*\*\*Skipped/ { ++skipped; if (/[Cc]uda/) ++gpu; next }
+    { ++failed }
+    END {
+      printf "== of %d tests %d passed, %d were skipped (%d of these need a GPU), %d failed at first, %d of these passed when tried again\n",
+        passed + skipped + failed, passed, skipped, gpu, failed, retried
+    }' "$1"
+}
+
 # run_tests_in FOLDER [CTEST ARGUMENT...]: two tests at a time that compute, or up to four that wait (their PROCESSORS, in
-# tests/CMakeLists.txt). Where a few fail, these run again alone, at most twice each: bounds in seconds hold there that a busy
-# machine moves. A crash and a sanitizer's report stand at once.
+# tests/CMakeLists.txt). Where all of a few failures are of tests with the label "timing", these run again alone, at most
+# twice each: a busy machine moves bounds in seconds. Everything else that fails stands at once: wrong bits, a crash, a
+# sanitizer's report.
 run_tests_in() {
-  local folder=$1 log=$1/Testing/first.log failed most=5
+  local folder=$1 log=$1/Testing/first.log failed others most=5
   shift
   mkdir -p "$folder/Testing"
-  if ctest --test-dir "$folder" --output-on-failure -j4 "$@" 2>&1 | tee "$log"; then return; fi
+  if ctest --test-dir "$folder" --output-on-failure -j4 "$@" 2>&1 | tee "$log"; then
+    count_tests "$log" 0
+    return
+  fi
   failed=$(sed -n 's/^[0-9]*://p' "$folder/Testing/Temporary/LastTestsFailed.log" 2>/dev/null || true)
-  if [ -z "$failed" ] || [ "$(wc -l <<<"$failed")" -gt "$most" ] ||
-    grep -qE '\*\*\*(Exception|Not Run)|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error: ' "$log"; then
+  others=$(grep -vxFf <(ctest --test-dir "$folder" -N -L '^timing$' | sed -n 's/^ *Test *#[0-9]*: //p') <<<"$failed" || true)
+  if [ -z "$failed" ] || [ -n "$others" ] || [ "$(wc -l <<<"$failed")" -gt "$most" ] ||
+    grep -qE '\*\*\*(Exception|Not Run)|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error: |^no matter of time: ' "$log"; then
+    count_tests "$log" 0
     return 1
   fi
   say "failed beside other tests; now alone: ${failed//$'\n'/, }"
-  ctest --test-dir "$folder" --output-on-failure --rerun-failed --repeat until-pass:2 || return
+  if ! ctest --test-dir "$folder" --output-on-failure --rerun-failed --repeat until-pass:2; then
+    count_tests "$log" 0
+    return 1
+  fi
   say "passed alone, after a failure beside other tests: ${failed//$'\n'/, }"
+  count_tests "$log" "$(wc -l <<<"$failed")"
 }

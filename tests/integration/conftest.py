@@ -20,6 +20,12 @@ pytest.importorskip("numpy", reason="the integration tests need numpy")
 pytest.importorskip("h5py", reason="the integration tests need h5py")
 
 from programs import BIN, Server, raw_coils, run_client, variant  # noqa: E402
+from vitals import Late  # noqa: E402
+
+
+def pytest_exception_interact(node, call):
+    if not call.excinfo.errisinstance(Late):
+        print(f"\nno matter of time: {node.nodeid}")  # .ci/common.sh looks for this
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -41,12 +41,12 @@ double seconds_to_open(const std::string& rule, std::size_t count, std::size_t b
 }
 
 /// Eight times the readouts cost about eight times as much, and up to twenty times where memory is new and caches are
-/// left. Work that grows with the open frames costs 64 times as much and more. Each time is the best of a few.
+/// left. Work that grows with the open frames costs 64 times as much and more. Each time is the best of three.
 void expect_linear(
     const std::string& rule, std::size_t batch,
     const std::function<void(std::size_t, Acquisition&)>& change = [](std::size_t, Acquisition&) {}) {
   double few = 1e9, many = 1e9;
-  for (int attempt = 0; attempt < 5 && (attempt < 2 || many > 30 * few); ++attempt) {
+  for (int run = 0; run < 3; ++run) {
     few = std::min(few, seconds_to_open(rule, 2000, batch, change));
     many = std::min(many, seconds_to_open(rule, 16000, batch, change));
   }
@@ -188,10 +188,10 @@ double seconds_to_fill(const std::string& gadgets, std::uint16_t lines, std::uin
 /// A batch costs what its readouts cost, not what the frame costs that they belong to: readouts of a frame of 4096 x
 /// 1024 lines take at most 10 times as long as those of one of 16 x 16 (1.0 to 1.1 times was seen; memory that the
 /// caches do not hold may cost more). Work on all lines for each readout takes 1000 times as long. Each time is the
-/// best of a few.
+/// best of three.
 void expect_same_for_large_frames(const std::string& gadgets, const std::function<void(int, Acquisition&)>& change) {
   double small = 1e9, large = 1e9;
-  for (int attempt = 0; attempt < 5 && (attempt < 2 || large > 10 * small); ++attempt) {
+  for (int run = 0; run < 3; ++run) {
     small = std::min(small, seconds_to_fill(gadgets, 16, 16, change));
     large = std::min(large, seconds_to_fill(gadgets, 4096, 1024, change));
   }

@@ -10,6 +10,7 @@ import pytest
 import stopping
 import wire
 from stopping import BOUND_S, cpu, radial, stream
+from vitals import in_time
 
 SHUTDOWN_TIMEOUT_S = 0.5
 VORONOI = ("density_compensation: {method: ramp} ", "density_compensation: {method: voronoi} ")
@@ -40,7 +41,8 @@ def test_a_place_is_free_soon_after_its_client_has_gone(busy_server, what):
     for i, moment_s in enumerate(MOMENTS_S):
         by_admin = (list(HEAVY).index(what) + i) % 2 == 1
         freed = stopping.free_after_leaving(busy_server, HEAVY[what](i + 1), moment_s, by_admin)
-        assert freed is None or freed.own_s() <= BOUND_S, f"{what} at {moment_s} s, admin {by_admin}: {freed}"
+        if freed is not None:
+            in_time(freed.own_s(), BOUND_S, f"{what} at {moment_s} s, admin {by_admin}: {freed}")
     assert "recon-failed" not in busy_server.text() and "internal error" not in busy_server.text()
 
 
@@ -65,12 +67,12 @@ def test_sigterm_ends_the_server_in_the_middle_of_anything(tmp_path):
         server = stopping.start_server(folder, "--shutdown-timeout-s", SHUTDOWN_TIMEOUT_S)
         moment_s = chosen.uniform(0, 0.6)
         status, took = stopping.seconds_to_exit(server, data, moment_s)
-        assert took.own_s() <= SHUTDOWN_TIMEOUT_S + 2, f"{name} at {moment_s:.3f} s: {took}\n{server.text()}"
-        assert status == 0 or took.starved_s > BOUND_S, f"{name} at {moment_s:.3f} s: {took}\n{server.text()}"
+        assert status == 0, f"{name} at {moment_s:.3f} s: {took}\n{server.text()}"
+        in_time(took.own_s(), SHUTDOWN_TIMEOUT_S + 2, f"{name} at {moment_s:.3f} s: {took}\n{server.text()}")
 
 
 def test_sigterm_ends_a_server_whose_scan_would_take_minutes(tmp_path):
     server = stopping.start_server(tmp_path, "--shutdown-timeout-s", SHUTDOWN_TIMEOUT_S)
     status, took = stopping.seconds_to_exit(server, HEAVY["exact fhd_pcg_3d of 192"](9), 1)
-    assert took.own_s() <= SHUTDOWN_TIMEOUT_S + 2, f"{took}\n{server.text()}"
-    assert status == 0 or took.starved_s > BOUND_S, server.text()
+    assert status == 0, f"{took}\n{server.text()}"
+    in_time(took.own_s(), SHUTDOWN_TIMEOUT_S + 2, f"{took}\n{server.text()}")

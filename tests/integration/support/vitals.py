@@ -1,5 +1,5 @@
 """What a server process holds: threads, descriptors and resident memory, from /proc; memory in use on a GPU, from
-nvidia-smi.
+nvidia-smi. Waits, and bounds in seconds.
 """
 
 import os
@@ -52,3 +52,12 @@ def wait_until(condition, timeout_s=10, what="a condition"):
     while not condition():
         assert time.monotonic() < end, f"waited {timeout_s} s for {what}"
         time.sleep(0.005)
+
+
+class Late(AssertionError):
+    """A busy machine moves bounds in seconds: a run whose failures are all of this kind is tried again (.ci/common.sh)."""
+
+
+def in_time(took_s, bound_s, *what):
+    if not took_s <= bound_s:
+        raise Late(f"{took_s:.3f} s, and {bound_s:g} were allowed", *what)
