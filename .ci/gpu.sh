@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# On a machine with a GPU, from a bundle (.ci/bundle.sh): every CUDA test, both sanitizers and the GPU benchmarks; logs and
+# On a machine with a GPU, from a bundle (.ci/bundle.sh): every CUDA test, all four sanitizers and the GPU benchmarks; logs and
 # JSON go to OUT_DIR, a few lines to the terminal. Stops at no failure, so that one run on a GPU gives all results.
 #   .ci/gpu.sh BUNDLE_DIR OUT_DIR [tests] [sanitizers] [bench] [errors]       (default: all four)
 set -uo pipefail
@@ -7,7 +7,8 @@ bundle=$1 out=$2
 shift 2
 parts=${*:-tests sanitizers bench errors}
 cuda=$(find /usr/local/cuda*/targets/*/lib /usr/local/cuda*/lib64 -maxdepth 0 2>/dev/null | head -n 1)
-export LD_LIBRARY_PATH=$bundle/lib${cuda:+:$cuda}
+cupti=$(find /usr/local/cuda*/extras/CUPTI/lib64 -maxdepth 0 2>/dev/null | head -n 1)
+export LD_LIBRARY_PATH=$bundle/lib${cuda:+:$cuda}${cupti:+:$cupti}
 sanitizer=$(command -v compute-sanitizer || find /usr/local/cuda*/bin -name compute-sanitizer 2>/dev/null | head -n 1)
 mkdir -p "$out"
 status=0
@@ -19,6 +20,13 @@ report() {
   grep -q '^\[       OK \]' "$2" || { echo "$1: no test has passed" && status=1; }
   grep -E '^\[  (PASSED|FAILED)  \]|ERROR SUMMARY|RACECHECK SUMMARY' "$2" | head -n 30 | sed "s/^/$1: /"
   grep -A6 ': Failure' "$2" | head -n 40
+}
+
+# launched NAME FILTER: the kernels that these tests launch, to launched_NAME. Whether they pass is the part `tests`.
+launched() {
+  : >"$out/launched_$1"
+  CUDA_INJECTION64_PATH=$bundle/bin/libechotrain_launches.so ECHOTRAIN_LAUNCHES=$out/launched_$1 ECHOTRAIN_AUTOTUNE=off timeout 280 \
+    "$bundle/bin/test_numerics" --gtest_filter="$2" >"$out/launches_$1.log" 2>&1 || true
 }
 
 # bench SECONDS NAME PROGRAM [OPTION...]: the cases on the GPU, to NAME.json and NAME.log. What did not end well leaves
@@ -48,20 +56,34 @@ for part in $parts; do
       report "direct transform without ECHOTRAIN_HOPPER" "$out/direct_transform_portable.log"
       ;;
     sanitizers)
-      for tool in memcheck racecheck; do
-        # racecheck never ends in a graph that loops, and takes minutes for Hopper's direct transform: a part of its
-        # tests follows below. StopOn measures seconds, of which kernels take many times as many here.
+      # Smaller problems, which launch the same kernels: the lists of all tests and of these are compared. StopOn measures
+      # seconds, of which kernels take many times as many here; FftTest's large sizes are cuFFT's kernels alone.
+      few='*Cuda*-StopOn*:FftTest/Cuda.LargeOddSizes:FftTest/Cuda.ManyItems'
+      # Side by side: they keep one core of the host busy each.
+      launched all '*Cuda*' &
+      pids=$!
+      ECHOTRAIN_FEW=1 launched few "$few" &
+      pids+=" $!"
+      for tool in memcheck racecheck initcheck synccheck; do
+        # racecheck takes minutes for Hopper's direct transform (a part of its tests follows below) and never ends in a graph
+        # that loops; memcheck is right with such graphs only where it is alone on the GPU (at the end).
         able=$([ "$tool" = racecheck ] && echo off || echo on)
-        ECHOTRAIN_AUTOTUNE=off ECHOTRAIN_HOPPER=$able ECHOTRAIN_GRAPHS=$able timeout 280 \
-          "$sanitizer" --tool "$tool" --error-exitcode 9 "$bundle/bin/test_numerics" \
-          --gtest_filter='*Cuda*-*Large*:*Dense*:*EveryWidth*:*EverySize*:*ManySamples*:*AskedAccuracy*:StopOn*' \
-          >"$out/$tool.log" 2>&1 || status=1
-        report "$tool" "$out/$tool.log"
+        ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off ECHOTRAIN_HOPPER=$able ECHOTRAIN_GRAPHS=off timeout 280 \
+          "$sanitizer" --tool "$tool" --error-exitcode 9 "$bundle/bin/test_numerics" --gtest_filter="$few" \
+          >"$out/$tool.log" 2>&1 &
+        pids+=" $!"
       done
-      ECHOTRAIN_AUTOTUNE=off timeout 280 "$sanitizer" --tool racecheck --error-exitcode 9 "$bundle/bin/test_numerics" \
+      ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off timeout 280 "$sanitizer" --tool racecheck --error-exitcode 9 "$bundle/bin/test_numerics" \
         --gtest_filter='DirectTransformTest/Cuda.Weights*:DirectTransformTest/Cuda.Box*:DirectTransformTest/Cuda.PartsOf*' \
-        >"$out/racecheck_hopper.log" 2>&1 || status=1
-      report "racecheck of Hopper's direct transform" "$out/racecheck_hopper.log"
+        >"$out/racecheck_hopper.log" 2>&1 &
+      for pid in $pids $!; do wait "$pid" || status=1; done
+      ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off timeout 120 "$sanitizer" --tool memcheck --error-exitcode 9 "$bundle/bin/test_numerics" \
+        --gtest_filter='*Pcg*Cuda*:ToeplitzTest/Cuda*' >"$out/memcheck_graphs.log" 2>&1 || status=1
+      for tool in memcheck memcheck_graphs racecheck initcheck synccheck racecheck_hopper; do report "$tool" "$out/$tool.log"; done
+      grep -vxFf "$out/launched_few" "$out/launched_all" | grep echotrain >"$out/launched_unchecked"
+      echo "of $(grep -c echotrain "$out/launched_all") kernels that tests launch, $(wc -l <"$out/launched_unchecked") are in no test under a sanitizer"
+      if [ ! -s "$out/launched_few" ]; then grep -h '^launches: ' "$out"/launches_*.log; status=1; fi
+      if [ -s "$out/launched_unchecked" ]; then cat "$out/launched_unchecked"; status=1; fi
       ;;
     bench)
       bench 280 bench_nufft bench_nufft --errors=off # the part `errors` has them

@@ -5,6 +5,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -30,6 +31,13 @@ struct BackendNames {
     return B::kBackend == numerics::Backend::cpu ? "Cpu" : "Cuda";
   }
 };
+
+/// `all`, or `few` where ECHOTRAIN_FEW is set: under a sanitizer of the device, where everything takes many times as
+/// long, a test launches the same kernels on smaller problems (.ci/gpu.sh).
+template <class T>
+T fewer(T all, T few) {
+  return std::getenv("ECHOTRAIN_FEW") == nullptr ? all : few;
+}
 
 template <class B>
 class OnBackend : public ::testing::Test {

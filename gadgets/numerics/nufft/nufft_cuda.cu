@@ -152,7 +152,9 @@ __global__ __launch_bounds__(kTilePoints* kSplitTiles) void add_partial_kernel(T
       std::int64_t offset = 0;
       const bool there = find_point<Dims>(t, place_of(t, split.tile), point, offset);
       double2 sum[kTogether] = {};
-      add_slots(from, slot_size, many ? row : 0, split.count, many ? kSplitTiles : 1, coils, sum);
+      // Points beyond the grid have no sums.
+      const int slots = there ? split.count : 0;
+      add_slots(from, slot_size, many ? row : 0, slots, many ? kSplitTiles : 1, coils, sum);
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
         if (many) {

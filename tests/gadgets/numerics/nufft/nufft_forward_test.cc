@@ -15,6 +15,7 @@ namespace echotrain::numerics {
 namespace {
 
 using testing::Backends;
+using testing::fewer;
 using testing::make_problem;
 using testing::make_problem_on_lines;
 using testing::Problem;
@@ -85,7 +86,7 @@ TYPED_TEST_SUITE(NufftForwardTest, Backends, testing::BackendNames);
 TYPED_TEST(NufftForwardTest, EveryWidthAndOversampling) {
   unsigned seed = 1;
   for (int width = 2; width <= 8; ++width)
-    for (double oversampling : {1.25, 1.5, 1.77, 2.0}) {
+    for (double oversampling : fewer<std::vector<double>>({1.25, 1.5, 1.77, 2.0}, {1.25, 2.0})) {
       this->expect_right(make_problem({70}, 3, {width, oversampling}, 700, seed++));
       this->expect_right(make_problem({24, 33}, 2, {width, oversampling}, 700, seed++));
       this->expect_right(make_problem({11, 14, 12}, 4, {width, oversampling}, 300, seed++));
@@ -172,11 +173,11 @@ TYPED_TEST(NufftForwardTest, PointsOnGridLines) {
 }
 
 TYPED_TEST(NufftForwardTest, LargeOddPlane) {
-  this->expect_right_at_some(make_problem({193, 211}, 8, {5, 1.5}, 30000, 51), 97);
+  this->expect_right_at_some(make_problem({193, 211}, 8, {5, 1.5}, fewer(30000, 3000), 51), 97);
 }
 
 TYPED_TEST(NufftForwardTest, LargeOddVolume) {
-  this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, 30000, 52), 211);
+  this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, fewer(30000, 3000), 52), 211);
 }
 
 // More samples in a bin than one piece of work takes.

@@ -17,6 +17,7 @@ namespace echotrain::numerics {
 namespace {
 
 using testing::Backends;
+using testing::fewer;
 using testing::make_problem;
 using testing::make_problem_on_lines;
 using testing::Problem;
@@ -62,7 +63,7 @@ TYPED_TEST_SUITE(NufftTest, Backends, testing::BackendNames);
 TYPED_TEST(NufftTest, EveryWidthAndOversampling) {
   unsigned seed = 1;
   for (int width = 2; width <= 8; ++width)
-    for (double oversampling : {1.25, 1.5, 1.77, 2.0})
+    for (double oversampling : fewer<std::vector<double>>({1.25, 1.5, 1.77, 2.0}, {1.25, 2.0}))
       this->expect_right(make_problem({24, 33}, 2, {width, oversampling}, 700, seed++));
 }
 
@@ -98,11 +99,11 @@ TYPED_TEST(NufftTest, PointsOnGridLines) {
 }
 
 TYPED_TEST(NufftTest, LargeOddPlane) {
-  this->expect_right_at_some(make_problem({193, 211}, 8, {5, 1.5}, 30000, 51), 2000);
+  this->expect_right_at_some(make_problem({193, 211}, 8, {5, 1.5}, fewer(30000, 3000), 51), 2000);
 }
 
 TYPED_TEST(NufftTest, LargeOddVolume) {
-  this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, 30000, 52), 4096);
+  this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, fewer(30000, 3000), 52), 4096);
 }
 
 // Grids whose extents have transforms of their own on CUDA, along rows and columns, and some with an axis that has none
