@@ -3,6 +3,7 @@ failure. Boxes marked `sh`, or nothing, are what a reader does on another machin
 is put in its place here. Ports are free ones in the place of those of the pages."""
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -33,33 +34,51 @@ def free_ports(count):
     return ports
 
 
-def programs_with_free_ports(folder):
-    """Stand-ins for the programs that add the port of this test where the page relies on the default."""
+def free_tens(last_digits, count):
+    """Beginnings of port numbers, `count` of them: the ports that `last_digits` make of each are free."""
+    found = []
+    for begin in random.Random(os.getpid()).sample(range(2000, 3200), 1200):  # below what systems give to clients
+        try:
+            for digit in last_digits:
+                socket.create_server(("127.0.0.1", int(f"{begin}{digit}"))).close()
+        except OSError:
+            continue
+        found.append(str(begin))
+        if len(found) == count:
+            return found
+    raise AssertionError("no free ports")
+
+
+def programs_with_free_ports():
+    """Functions of the shell in the place of the programs, which add this test's ports where the page relies on the defaults."""
     port, admin = free_ports(2)
-    folder.mkdir()
-    for name, text in {
-        "echotrain-server": f"""case " $* " in
-            *' --explain '* | *' --check '*) exec {BIN}/echotrain-server "$@" ;;
-            *) exec {BIN}/echotrain-server "$@" --port {port} --admin-port {admin} ;;
-            esac""",
-        "echotrain": f"""case $1 in
-            send) exec {BIN}/echotrain "$@" -p {port} ;;
-            health) exec {BIN}/echotrain "$@" -p {admin} ;;
-            *) exec {BIN}/echotrain "$@" ;;
-            esac""",
-    }.items():
-        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / name).chmod(0o755)
-    return folder
+    return f"""
+        run_it() {{ if [ $BASHPID = $$ ]; then command "$@"; else exec "$@"; fi; }}  # in the background: the job itself
+        echotrain-server() {{
+            case " $* " in
+            *' --explain '* | *' --check '*) run_it echotrain-server "$@" ;;
+            *) run_it echotrain-server "$@" --port {port} --admin-port {admin} ;;
+            esac
+        }}
+        echotrain() {{
+            case $1 in
+            send) run_it echotrain "$@" -p {port} ;;
+            health) run_it echotrain "$@" -p {admin} ;;
+            *) run_it echotrain "$@" ;;
+            esac
+        }}
+        """
 
 
-def run_page(page, folder, change=lambda text: text, path=None, **environment):
-    """Runs the page's boxes in `folder`; returns the process's standard output and error, both in one."""
+def run_page(page, folder, ports=None, **environment):
+    """Runs the page's boxes in `folder`, with numbers of ports replaced as `ports` says, where the page names them all; returns
+    the process's standard output and error, both in one."""
     texts = boxes(page)
     assert texts, f"{page} has no commands"
-    script = "set -eu -o pipefail -m\npids=\n" + change("\n".join(texts))
-    programs = path or programs_with_free_ports(folder / ".programs")
-    variables = {**os.environ, **environment, "PATH": f"{programs}:{BIN}:{os.environ['PATH']}"}
+    script = "set -eu -o pipefail -m\npids=\n" + ("" if ports else programs_with_free_ports()) + "\n".join(texts)
+    for written, free in (ports or {}).items():
+        script = re.sub(rf"\b{written}(?=\b|\d\b)", free, script)
+    variables = {**os.environ, **environment, "PATH": f"{BIN}:{os.environ['PATH']}"}
     process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=variables, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip
     try:
@@ -170,14 +189,7 @@ def test_gadget(tmp_path):
     (clone / "docs").symlink_to(SOURCE / "docs")
     work = tmp_path / "work"
     work.mkdir()
-    # The page puts PREFIX/bin before everything; this test's ports have to stay before that.
-    programs = programs_with_free_ports(work / ".programs")
-    for name in ("echotrain", "echotrain-server"):
-        text = (programs / name).read_text()
-        (programs / name).write_text(text.replace(f"exec {BIN}/", f"exec {tmp_path}/prefix/bin/"))
-    said = run_page(PAGES / "gadget.md", work, path=programs, CLONE=str(clone), PREFIX=str(tmp_path / "prefix"),
-                    change=lambda text: text.replace("PATH=$PREFIX/bin:$PATH", f"PATH={programs}:$PREFIX/bin:$PATH"),
-                    **cuda_compiler())  # fmt: skip
+    said = run_page(PAGES / "gadget.md", work, CLONE=str(clone), PREFIX=str(tmp_path / "prefix"), **cuda_compiler())
     assert "factor: number -1000000 .. 1000000" in said
     plain, twice = images(work / "plain.h5"), images(work / "twice.h5")
     assert np.array_equal(twice, 2 * plain) and plain.max() > 0
@@ -188,16 +200,9 @@ def test_gadget(tmp_path):
 def test_haproxy(tmp_path):
     if shutil.which("haproxy") is None:
         pytest.skip("haproxy is not installed (./run setup test)")
-    ports = dict(zip(("9002", "9012", "9014", "9015", "9022", "9024", "9025"), map(str, free_ports(7))))
-
-    def change(text):
-        # The second options file is made from the first by changing 901x to 902x.
-        second = " ".join(f"-e s/{ports[f'901{i}']}/{ports[f'902{i}']}/" for i in (2, 4, 5))
-        assert "sed 's/901/902/' one.yaml" in text
-        text = text.replace("sed 's/901/902/' one.yaml", f"sed {second} one.yaml")
-        return re.sub(r"\b90\d\d\b", lambda found: ports[found[0]], text)
-
-    said = run_page(PAGES / "haproxy.md", tmp_path, change=change, path=BIN)
+    # The page makes the second server's ports of the first one's, by their first three digits; those of free ones are replaced.
+    free = free_tens(("2", "4", "5"), 2)
+    said = run_page(PAGES / "haproxy.md", tmp_path, {"9002": str(free_ports(1)[0]), "901": free[0], "902": free[1]})
     counts = re.findall(r"^(?:one|two)\.log:(\d+)$", said, re.MULTILINE)
     assert counts == ["2", "2"], said  # the first four scans: two for each
     assert re.findall(r"^(\d+)$", said, re.MULTILINE) == ["9"], said  # and five more, none of which was lost
