@@ -1,5 +1,6 @@
 #include "gadgets/numerics/proximal/fista.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -31,6 +32,7 @@ class ProximalMap {
   ProximalMap(Context& context, const std::vector<WeighedPrior>& priors, const Shape& series, int inner)
       : context_(context), priors_(priors), inner_(inner) {
     if (closed()) return;
+    if (priors.size() == 1) inner_ = std::min(inner, priors[0].prior->dual_steps());
     sum_ = context.allocate<cfloat>(series);
     part_ = context.allocate<cfloat>(series);
     double bound = 0;

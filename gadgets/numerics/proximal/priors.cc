@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <stdexcept>
 
 #include "gadgets/numerics/proximal/vectors.h"
 #include "gadgets/numerics/sparse/low_rank.h"
@@ -29,19 +30,27 @@ class WaveletPrior final : public ConvexPrior {
  public:
   WaveletPrior(const Shape& series, std::int64_t smallest, bool random)
       : series_(series), whole_(wavelet_extents(series, smallest)), options_{smallest, {}}, random_(random) {}
-  Shape coefficients() const override { return series_; }
+  bool is_direct() const override { return whole_ == series_; }
+  int dual_steps() const override { return 3; }
+  Shape coefficients() const override { return whole_; }
+  void forward(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> c) const override {
+    check(x.shape());
+    copy_corner(context, x, c);
+  }
+  void adjoint(Context& context, DeviceView<const cfloat> c, DeviceView<cfloat> x) const override {
+    check(x.shape());
+    copy_corner(context, c, x);
+  }
   void shrink(Context& context, double threshold, DeviceView<cfloat> c) const override {
-    if (whole_ == series_) return shrink_whole(context, threshold, c);
-    Array<cfloat> whole = context.allocate<cfloat>(whole_);
-    copy_corner(context, c, whole.view());
-    shrink_whole(context, threshold, whole.view());
-    copy_corner(context, whole.cview(), c);
+    wavelet_analysis(context, c, options_);
+    numerics::shrink(context, threshold, c.reshaped({1, c.size()}));
+    wavelet_synthesis(context, c, options_);
   }
   double value(Context& context, DeviceView<const cfloat> c) const override {
-    Array<cfloat> whole = context.allocate<cfloat>(whole_);
-    copy_corner(context, c, whole.view());
-    wavelet_analysis(context, whole.view(), {options_.smallest, {}});
-    return sum_of_magnitudes(context, whole.cview().reshaped({1, whole.size()}));
+    Array<cfloat> all = context.allocate<cfloat>(whole_);
+    context.copy<cfloat>(c, all.view());
+    wavelet_analysis(context, all.view(), {options_.smallest, {}});
+    return sum_of_magnitudes(context, all.cview().reshaped({1, all.size()}));
   }
   void shift_on() override {
     constexpr std::int64_t kMostShift = 1 << 20;
@@ -49,10 +58,10 @@ class WaveletPrior final : public ConvexPrior {
   }
 
  private:
-  void shrink_whole(Context& context, double threshold, DeviceView<cfloat> c) const {
-    wavelet_analysis(context, c, options_);
-    numerics::shrink(context, threshold, c.reshaped({1, c.size()}));
-    wavelet_synthesis(context, c, options_);
+  void check(const Shape& x) const {
+    if (!(x == series_))
+      throw std::invalid_argument("wavelet prior: " + x.text() + " is not " + series_.text() +
+                                  ", which it was made for");
   }
 
   Shape series_, whole_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 #include "gadgets/numerics/core/context.h"
@@ -15,6 +16,9 @@ class ConvexPrior {
  public:
   virtual ~ConvexPrior() = default;
   virtual bool is_direct() const { return true; }
+  /// Steps on the dual problem of the proximal map of h(G x) that suffice where each call begins with the last one's
+  /// end.
+  virtual int dual_steps() const { return std::numeric_limits<int>::max(); }
   virtual Shape coefficients() const = 0;     ///< the shape of c
   virtual double bound() const { return 1; }  ///< no eigenvalue of G^H G is above it
   /// c = G x, and x = G^H c. Copies where is_direct().
@@ -30,10 +34,9 @@ class ConvexPrior {
 };
 
 /// The sum of the magnitudes of the wavelet coefficients of each frame (wavelet.h). Where wavelet_extents() are larger
-/// than the frame, it is continued by zeros, P: shrink() is then P^H shrink P, the proximal map of a convex function a
-/// little below value() (Moreau 1965: P has the norm 1), so that wavelets are cut off at the ends and none goes on at
-/// the other end. shifts: shift_on() draws where wavelets begin, as translation-invariant denoising does (Coifman and
-/// Donoho, 1995); value() is that without a shift.
+/// than the frame, G continues it by zeros to these, so that wavelets are cut off at the ends and none goes on at the
+/// other end; as G^H G = 1, three steps on the dual are enough. shifts: shift_on() draws where wavelets begin,
+/// as translation-invariant denoising does (Coifman and Donoho, 1995); value() is that without a shift.
 std::unique_ptr<ConvexPrior> wavelet_prior(const Shape& series, std::int64_t smallest = 16, bool shifts = false);
 
 /// Total variation: the sum over voxels and frames of the root of the sum of squared differences (differences.h) along

@@ -32,7 +32,8 @@ struct ProximalOptions {
   double lambda = 0;     ///< absolute, in the unit of x
   double bound = 1;      ///< no eigenvalue of A is above it, or hardly: the step is 1 over it
   /// Steps of what each iteration solves by itself: fista, where a prior is not direct or there are several, of the
-  /// dual problem of their proximal map; admm, of conjugate gradients.
+  /// dual problem of their proximal map, of a single prior ConvexPrior::dual_steps() at most; admm, of conjugate
+  /// gradients.
   int inner = 20;
   double penalty = 0.1;  ///< admm's weight of x and its copies being equal, relative to `bound`
 };

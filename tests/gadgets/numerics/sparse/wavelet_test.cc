@@ -1,10 +1,9 @@
 // Wavelets against their definition in float64, written out with loops.
 #include "gadgets/numerics/sparse/wavelet.h"
 
-#include <cmath>
-
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
+#include "tests/support/wavelets.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -15,58 +14,6 @@ using testing::relative_error;
 
 /// A few float operations per level and axis.
 constexpr double kWaveletError = 1e-6;
-
-/// Daubechies' filters of four taps and, of a line, low then high coefficients.
-std::vector<cdouble> one_level(const std::vector<cdouble>& line) {
-  const double s = std::sqrt(3.0), d = 4 * std::sqrt(2.0);
-  const double low[4] = {(1 + s) / d, (3 + s) / d, (3 - s) / d, (1 - s) / d};
-  const auto n = static_cast<std::int64_t>(line.size()), even = n - n % 2;
-  std::vector<cdouble> lows, highs;
-  for (std::int64_t j = 0; j < even / 2; ++j) {
-    cdouble a = 0, b = 0;
-    for (std::int64_t k = 0; k < 4; ++k) {
-      const cdouble x = line[static_cast<std::size_t>((2 * j - 2 + k + even) % even)];
-      a += low[k] * x;
-      b += (k % 2 == 0 ? 1.0 : -1.0) * low[3 - k] * x;  // the quadrature mirror filter
-    }
-    lows.push_back(a);
-    highs.push_back(b);
-  }
-  if (even < n) lows.push_back(line.back());
-  lows.insert(lows.end(), highs.begin(), highs.end());
-  return lows;
-}
-
-/// The coefficients of an image [z, y, x].
-std::vector<cdouble> truth_of(std::vector<cdouble> image, const std::array<std::int64_t, 3>& n, std::int64_t smallest) {
-  std::array<std::int64_t, 3> box = n, counted = n;
-  for (bool any = true; any;) {
-    any = false;
-    const auto before = box;
-    for (std::size_t a = 0; a < 3; ++a) {
-      if (box[a] < 2 || counted[a] < smallest) continue;
-      any = true;
-      const std::size_t b = (a + 1) % 3, c = (a + 2) % 3;
-      const auto place = [&](std::int64_t i, std::int64_t j, std::int64_t k) {
-        std::array<std::int64_t, 3> at{};
-        at[a] = i;
-        at[b] = j;
-        at[c] = k;
-        return static_cast<std::size_t>((at[0] * n[1] + at[1]) * n[2] + at[2]);
-      };
-      for (std::int64_t j = 0; j < before[b]; ++j)
-        for (std::int64_t k = 0; k < before[c]; ++k) {
-          std::vector<cdouble> line;
-          for (std::int64_t i = 0; i < before[a]; ++i) line.push_back(image[place(i, j, k)]);
-          line = one_level(line);
-          for (std::int64_t i = 0; i < before[a]; ++i) image[place(i, j, k)] = line[static_cast<std::size_t>(i)];
-        }
-      box[a] = (before[a] + 1) / 2;
-      counted[a] = (counted[a] + 3) / 2;
-    }
-  }
-  return image;
-}
 
 const std::vector<std::array<std::int64_t, 3>>& odd_and_even_extents() {
   static const std::vector<std::array<std::int64_t, 3>> all{{1, 64, 64}, {1, 46, 36},  {23, 18, 1}, {9, 17, 16},
@@ -88,7 +35,7 @@ TYPED_TEST(WaveletTest, IsItsDefinition) {
       std::vector<cdouble> truth;
       for (std::int64_t i = 0; i < 2; ++i) {
         const auto begin = x.begin() + i * shape.size() / 2;
-        const auto one = truth_of({begin, begin + shape.size() / 2}, n, smallest);
+        const auto one = testing::wavelets({begin, begin + shape.size() / 2}, n, smallest);
         truth.insert(truth.end(), one.begin(), one.end());
       }
       EXPECT_LT(relative_error(this->download(there), truth, truth.size()), kWaveletError) << shape.text() << smallest;
