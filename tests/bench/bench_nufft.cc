@@ -19,13 +19,13 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gadgets/numerics/coils/coil.h"
 #include "gadgets/numerics/density/density_pipe_menon.h"
+#include "tests/bench/machine.h"
 #include "tests/bench/nufft/nufft_cases.h"
 #include "tests/bench/nufft/nufft_errors.h"
 #include "tests/bench/nufft/nufft_from_host.h"
@@ -180,14 +180,6 @@ void add_row(const std::string& name, const Row& row) {
   benchmark::RegisterBenchmark(name.c_str(), row)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 }
 
-/// What Linux calls the processor.
-std::string processor() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
-  return "unknown processor";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -236,8 +228,7 @@ int main(int argc, char** argv) {
       add_row("device_copy/cuda", [](benchmark::State& state) { run_device_copy(state, Backend::cuda); });
   }
   benchmark::Initialize(&argc, argv);
-  benchmark::AddCustomContext("cpu", processor() + ", " + describe(Backend::cpu, *bench_resources()));
-  if (available(Backend::cuda)) benchmark::AddCustomContext("gpu", describe(Backend::cuda, *bench_resources()));
+  add_machine();
   fmt::print("{}\n", describe(available(Backend::cuda) ? Backend::cuda : Backend::cpu, *bench_resources()));
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -2,25 +2,29 @@
 // the same machine. Scans are encoded beforehand. Beside the ingest, in the same run, the same bytes over a plain
 // loopback socket, which is the ceiling.
 //
-//   bench_stream [--backend auto|cpu|cuda] [--frames N] [--latency] [Google Benchmark's options]
+//   bench_stream [--backend auto|cpu|cuda] [--frames N] [--latency] [--idle S] [--seed N] [Google Benchmark's options]
 //
-// --frames: images of the paced scan. --latency: a server with this option, whose threads spin. The table at the end
-// has medians of the rounds; JSON has every round.
+// --frames: images of the paced scan. --latency: a server with this option, whose threads spin. The cases first/ start
+// a server of their own in each round (first/first_frames.h); --idle: how long it is left alone before its first scan;
+// --seed: of what is drawn, by default another one in each run. The table at the end has medians of the rounds; JSON
+// has every round.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <map>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/bench/first/first_frames.h"
+#include "tests/bench/machine.h"
 #include "tests/bench/stream_io.h"
 #include "tests/bench/stream_paced.h"
 #include "tests/bench/stream_scans.h"
@@ -34,6 +38,8 @@ struct Options {
   std::string backend = "cpu";
   int frames = 400;
   bool latency = false;
+  double idle_s = 5;
+  std::uint64_t seed = std::random_device()();
 };
 
 // Values of all rounds by case and name, for the table.
@@ -307,8 +313,54 @@ void add_scanners(const ServerProcess& server, const Options& options) {
         });
 }
 
+/// Of scans that come after the server was left alone, and of those that come as soon as it is ready. With GPUs: on a
+/// machine on which CUDA's driver has compiled nothing yet, and on one where a server has warmed up before.
+void add_first_frames(const Options& options) {
+  struct Setting {
+    const char* suffix;
+    double idle_s;
+    bool compiled;
+  };
+  constexpr double kCompiling = 75;  // longer than a server warms up
+  static const TemporaryFolder compiled("/var/tmp");
+  static bool filled = false;
+  for (const FirstCase& of : first_cases())
+    for (const Setting setting :
+         {Setting{"", options.idle_s, false}, {"/at_once", 0, false}, {"/compiled", options.idle_s, true}}) {
+      if (setting.compiled && options.backend == "cpu") continue;
+      const std::string name = "first/" + of.name + setting.suffix;
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [=](benchmark::State& state) {
+                                     auto& result = results[name];
+                                     for (auto _ : state) {
+                                       if (setting.compiled && !std::exchange(filled, true))
+                                         fill_compiled(options.backend, kCompiling, compiled.path());
+                                       const FirstTimes times = first_frames(of, options.backend, setting.idle_s,
+                                                                             setting.compiled ? compiled.path() : "",
+                                                                             options.seed + result["seconds"].size());
+                                       state.SetIterationTime(times.first_ms / 1e3);
+                                       result["seconds"].push_back(times.first_ms / 1e3);
+                                       for (const auto& [counter, value] : {std::pair{"ready_ms", times.ready_ms},
+                                                                            {"later_ms", times.later_ms},
+                                                                            {"again_ms", times.again_ms},
+                                                                            {"error", times.error},
+                                                                            {"difference", times.difference}}) {
+                                         state.counters[counter] = value;
+                                         result[counter].push_back(value);
+                                       }
+                                       state.SetLabel(times.shape);
+                                     }
+                                   })
+          ->UseManualTime()
+          ->Iterations(1)
+          ->Repetitions(kLongRounds)
+          ->Unit(benchmark::kMillisecond);
+    }
+}
+
 void print_table(const Options& options) {
-  fmt::print("\nbackend {}{}, medians\n", options.backend, options.latency ? ", option latency" : "");
+  fmt::print("\nbackend {}{}, medians, seed {}\n", options.backend, options.latency ? ", option latency" : "",
+             options.seed);
   for (const auto& [name, shape] : kIngest) {
     const std::string mine = "ingest/" + name + "/passthrough", plain = "ingest/" + name + "/plain_copy";
     if (!ran(mine) || !ran(plain)) continue;
@@ -336,6 +388,13 @@ void print_table(const Options& options) {
       fmt::print("{:<58} {:>9.3f} ms, p99 {:.3f} ms\n", name, median(name, "p50_ms"), median(name, "p99_ms"));
     else if (name.starts_with("captured/"))
       fmt::print("{:<58} {:>9.3f} s, best {:.3f} s\n", name, median(name), quantile(values.at("seconds"), 0));
+    if (name.starts_with("first/"))
+      fmt::print(
+          "{:<58} {:>9.2f} ms, worst {:.2f} ms; its next frame {:.2f}, the same scan again {:.2f} ms; error {:.3g}; "
+          "ready "
+          "after {:.0f} ms\n",
+          name, 1e3 * median(name), 1e3 * quantile(values.at("seconds"), 1), median(name, "later_ms"),
+          median(name, "again_ms"), median(name, "error"), median(name, "ready_ms"));
     if (name.starts_with("cine/")) fmt::print("{:<58} {:>9.0f} frames/s\n", name, median(name, "frames_per_s"));
   }
   const std::string one = "at_once/cartesian_256_16coils_8frames/1_scans",
@@ -345,20 +404,6 @@ void print_table(const Options& options) {
                median(eight, "frames_per_s") / median(one, "frames_per_s"), median(eight, "slowest_to_fastest"));
 }
 
-/// A folder on the disk that /var/tmp is on, for as long as this lives.
-struct Captures {
-  std::string folder = "/var/tmp/echotrain-bench-XXXXXX";
-  Captures() {
-    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make " + folder);
-  }
-  ~Captures() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-  Captures(const Captures&) = delete;
-  Captures& operator=(const Captures&) = delete;
-};
-
 /// Takes our options out of the command line.
 Options take_options(int& argc, char** argv) {
   Options options;
@@ -367,11 +412,14 @@ Options take_options(int& argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--latency") {
       options.latency = true;
-    } else if ((argument == "--backend" || argument == "--frames") && i + 1 < argc) {
-      if (argument == "--backend")
-        options.backend = argv[++i];
-      else
-        options.frames = std::stoi(argv[++i]);
+    } else if (argument == "--backend" && i + 1 < argc) {
+      options.backend = argv[++i];
+    } else if (argument == "--frames" && i + 1 < argc) {
+      options.frames = std::stoi(argv[++i]);
+    } else if (argument == "--idle" && i + 1 < argc) {
+      options.idle_s = std::stod(argv[++i]);
+    } else if (argument == "--seed" && i + 1 < argc) {
+      options.seed = std::stoull(argv[++i]);
     } else {
       argv[kept++] = argv[i];
     }
@@ -384,8 +432,10 @@ int run(int argc, char** argv) {
   const Options options = take_options(argc, argv);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  add_machine();
   benchmark::AddCustomContext("backend", options.backend);
   benchmark::AddCustomContext("latency", options.latency ? "true" : "false");
+  benchmark::AddCustomContext("seed", std::to_string(options.seed));
   const ServerProcess server(options.backend, {"--latency", options.latency ? "true" : "false", "--per-address-exempt",
                                                "127.0.0.0/8"});  // scanners have addresses of their own
   add_ingest(server);
@@ -394,10 +444,11 @@ int run(int argc, char** argv) {
   add_sessions(server);
   if (options.backend != "cpu") add_scanners(server, options);  // more than a CPU can do
   // Captures of scans that ended well are removed at their end: what is measured is the writing.
-  const Captures captures;
+  const TemporaryFolder captures("/var/tmp");  // on a disk
   const ServerProcess capturing(options.backend,
-                                {"--capture-directory", captures.folder, "--capture-policy", "on_error"});
+                                {"--capture-directory", captures.path(), "--capture-policy", "on_error"});
   add_captured(capturing);
+  add_first_frames(options);
   benchmark::RunSpecifiedBenchmarks();
   print_table(options);
   return 0;

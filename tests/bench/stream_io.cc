@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -60,6 +61,16 @@ std::size_t Connection::read(std::byte* to, std::size_t size) {
   const ssize_t n = ::recv(fd_, to, size, 0);
   if (n < 0) fail("recv");
   return static_cast<std::size_t>(n);
+}
+
+TemporaryFolder::TemporaryFolder(const std::filesystem::path& where)
+    : path_((where / "echotrain-bench-XXXXXX").string()) {
+  if (::mkdtemp(path_.data()) == nullptr) fail("cannot make " + path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 double plain_copy_seconds(const Buffer& bytes) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -39,6 +40,19 @@ class Connection {
 
  private:
   int fd_;
+};
+
+/// A new folder in `where`, which goes with this.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::filesystem::path& where);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
 };
 
 /// The bytes over a plain loopback socket from one thread to another, both with 1 MiB buffers.

@@ -232,6 +232,17 @@ def at_once(results, case, place):
     return [Judged(f"{times:.2f}", [times], f" of one scan's rate; slowest / fastest {all_['slowest_to_fastest']:.2f}")]
 
 
+def first_frame(results, case, place):
+    """After a pause; as soon as the server is ready; and on a GPU, where CUDA's driver has compiled for a server before."""
+    names = [f"first/{case}{suffix}/{place}" for suffix in ("", "/at_once", "/compiled")]
+    entry = results.rows.get(names[0])
+    if entry is None:
+        return None
+    cells = [show(results.get(name), "ms") for name in (names if place != "cpu" else names[:2])]
+    cells += [show(entry[part], "ms") for part in ("later_ms", "again_ms")]
+    return [*cells, show(entry["error"]), show(entry["ready_ms"], "ms")]
+
+
 def fft(results, size):
     limit = results.get(f"fft/cpu/{size}", "limit_per_s")
     if limit is None:
@@ -311,8 +322,24 @@ def stream_rows(place, asked):
     return [(label, target, *rest) for (label, *rest), target in zip(rows, asked, strict=True)]
 
 
+FIRST = "| scan | asked | first image | server just ready | its next frame | the same scan again | error | ready after |"
+FIRST_GPU = FIRST.replace("just ready |", "just ready | kernels compiled by an earlier server |")
+
+
+def first_rows(place, asked):
+    rows = [
+        ("`cartesian_grappa`: R=3, 48 reference lines, 14 or 16 coils, 144^2 to 208^2", "grappa"),
+        ("`epi_2d`: ramp sampling, 4 to 16 coils, 72^2 to 136^2", "epi"),
+        ("`cartesian_2d`: 4 to 16 coils, 144^2 to 256^2", "plain"),
+        ("`cartesian_sense`: R=3, 24 reference lines, 14 or 16 coils, 144^2 to 208^2", "sense"),
+        ("`cg_sense_2d`: 25 spokes, 12 coils, 112^2 to 144^2", "cg_sense"),
+    ]
+    return [(label, target, case, place) for (label, case), target in zip(rows, asked, strict=True)]
+
 
 TABLES = {
+    "first_cpu": Table(FIRST, first_rows("cpu", ["40 ms", "", "", "again 10 ms", ""]), first_frame, 1),
+    "first_gpu": Table(FIRST_GPU, first_rows("cuda", ["10 ms", "10 ms", "10 ms", "", "8 ms, again 4 ms"]), first_frame, 1),
     "stream_cpu": Table(STREAM, stream_rows("cpu", [
         "500,000 readouts/s", "0.7 of the plain copy", "0.5 s", "0.3 s", "", "0.6 s", "", "", "", "", "", "0.9"]), lambda r, row, *a: row(r, *a), 1),
     "stream_gpu": Table(STREAM, stream_rows("cuda", [
