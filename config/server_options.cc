@@ -163,6 +163,10 @@ const OptionTable<ServerOptions>& server_option_table() {
                 "while scans run, spin instead of sleeping: one thread that has all sockets, and one thread per scan, "
                 "each on a core of its own, while some are left; nobody waits for them to wake, and those cores are "
                 "busy all the time (docs/realtime.md)")
+          .flag("warm_up", &S::warm_up,
+                "after the start, while no scan runs, try the pipelines with small scans, so that the first real one "
+                "finds kernels and libraries loaded; stops as soon as a scan comes")
+          .variable("ECHOTRAIN_WARM_UP")
           .integer("max_waiting", &S::max_waiting, 0, 100000,
                    "scans that may wait for a GPU or the CPU; further ones are refused")
           .seconds("wait_timeout_s", &S::wait_timeout_s, "longest wait for a GPU or the CPU")

@@ -103,6 +103,7 @@ struct ServerOptions {
   std::int64_t cpu_scans = 0;
   bool address_turns = false;
   bool latency = false;
+  bool warm_up = true;
   std::int64_t max_waiting = 32;
   double wait_timeout_s = 300;
   std::int64_t max_sessions = 64;

@@ -20,6 +20,9 @@ namespace {
 // After shutdown_timeout_s: until clients that do not hang up are cut off, and until the process is ended by force.
 constexpr std::chrono::milliseconds kGoodbye{1000}, kEnd{1700};
 
+// Until a server that still warms up is ready all the same.
+constexpr std::chrono::milliseconds kReadyAnyway{800};
+
 std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
   return endpoint ? server::text_of(*endpoint) : std::string();
 }
@@ -34,6 +37,7 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
       hangup_(control_),
       patience_(control_),
       tidying_(control_),
+      warming_(control_),
       supervision_(control_, environment_),
       listener_(context_, environment_, [this] { emptied(); }) {
   open_admin_port();
@@ -130,8 +134,10 @@ Server::End Server::run() {
   listener_.start();
   if (admin_) admin_->start();
   if (agent_) agent_->start();
-  environment_.readiness->set_ready();
-  supervision_.ready();
+  if (owns_process_ && environment_.options.warm_up)
+    begin_warm_up();
+  else
+    become_ready();
   tidy_later();
   // Sessions catch what they throw. An exception outside of them (no memory left for a handler, for example) ends that
   // handler only, not the process.
@@ -155,6 +161,23 @@ Server::End Server::run() {
   if (environment_.sinks) environment_.sinks->finish();
   last_resort_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
+}
+
+void Server::begin_warm_up() {
+  warming_.expires_after(kReadyAnyway);
+  warming_.async_wait([this](const error_code& cancelled) {
+    if (!cancelled) become_ready();
+  });
+  warm_up_ = std::make_unique<WarmUp>(environment_.compute, WarmUp::steps_of(environment_),
+                                      [this] { asio::post(control_, [this] { become_ready(); }); });
+}
+
+// On control_, or before anything runs there.
+void Server::become_ready() {
+  warming_.cancel();
+  if (stopping_ || std::exchange(ready_, true)) return;
+  environment_.readiness->set_ready();
+  supervision_.ready();
 }
 
 void Server::tidy_later() {
@@ -194,6 +217,8 @@ void Server::close_down() {
     if (!cancelled) out_of_time();
   });
   environment_.idle_tuner->stop();
+  if (warm_up_) warm_up_->stop();
+  warming_.cancel();
   listener_.stop();
 }
 

@@ -14,6 +14,7 @@
 #include "server/last_resort.h"
 #include "server/session/listener.h"
 #include "server/supervision.h"
+#include "server/warm_up/warm_up.h"
 
 namespace echotrain::server {
 
@@ -36,7 +37,8 @@ class Server {
   std::uint16_t agent_port() const { return agent_ ? agent_->endpoint().port() : 0; }
 
   /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets(). The process
-  /// is this server's: it ends, one way or another, within 2 s after shutdown_timeout_s.
+  /// is this server's: it ends, one way or another, within 2 s after shutdown_timeout_s. Such a server also warms up
+  /// (server/warm_up) once it runs, unless the options turn that off, and is ready when that is done, or after 0.8 s.
   void heed_signals();
   /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
   /// read before in use.
@@ -52,6 +54,8 @@ class Server {
 
  private:
   void emptied();
+  void begin_warm_up();
+  void become_ready();
   void open_admin_port();
   void close_down();
   void out_of_time();
@@ -64,7 +68,8 @@ class Server {
   asio::io_context context_;
   asio::strand<asio::io_context::executor_type> control_;
   asio::signal_set signals_, hangup_;
-  asio::steady_timer patience_, tidying_;
+  asio::steady_timer patience_, tidying_, warming_;
+  bool ready_ = false;         // on control_
   bool stopping_ = false;      // on control_
   bool closing_ = false;       // on control_
   bool ended_ = false;         // on control_
@@ -74,6 +79,7 @@ class Server {
   std::unique_ptr<Port> admin_;  // null: there is none; ends before the listener, which its threads may be asking
   std::unique_ptr<Port> agent_;  // null: there is none
   LastResort last_resort_;
+  std::unique_ptr<WarmUp> warm_up_;  // null: there is none; ends first, as it posts to the context
 };
 
 }  // namespace echotrain::server

@@ -15,6 +15,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What programs under test keep for later scans must neither come from other runs nor stay in the user's cache folder.
 CACHE = tempfile.TemporaryDirectory(prefix="echotrain_cache_")
 os.environ["ECHOTRAIN_CACHE_DIR"] = CACHE.name
+# test_warm_up.py is about it; beside others it would take their cores.
+os.environ.setdefault("ECHOTRAIN_WARM_UP", "false")
 
 pytest.importorskip("numpy", reason="the integration tests need numpy")
 pytest.importorskip("h5py", reason="the integration tests need h5py")
