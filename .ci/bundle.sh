@@ -16,8 +16,9 @@ cp -r "$here/config/pipelines" "$bundle/share/echotrain/"
 mkdir -p "$bundle/share/echotrain/sources/config" "$bundle/share/echotrain/sources/docs"
 cp -r "$here/config/pipelines" "$bundle/share/echotrain/sources/config/"
 cp "$here/docs/gadgets.md" "$bundle/share/echotrain/sources/docs/"
-strip --strip-unneeded "$bundle"/bin/* 2>/dev/null || true
-ldd "$bundle"/bin/* | awk '/=> \//{print $3}' | sort -u |
+# Of the build's programs: their run paths hold there, and not in the bundle.
+find "$build/bin" -maxdepth 1 -type f -perm -u+x -exec ldd {} + | awk '/=> \//{print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libstdc\+\+|libgcc_s|libcuda|libcudart|libcufft|libcublas|libcublasLt|libnvrtc|libnvJitLink)\.so' |
   while read -r library; do cp -L "$library" "$bundle/lib/"; done
+strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/* 2>/dev/null || true
 du -sh "$bundle" | awk '{print "bundle: " $1 " in " $2}'

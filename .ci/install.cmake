@@ -10,11 +10,14 @@ include(GNUInstallDirs)
 # The archive keeps its libraries in a folder of their own, beside the programs wherever it is unpacked. The older kind
 # of run path (RPATH) also finds the libraries that those need. CUDA's lie where they were when this was built, or where the
 # system looks. The build tree has the same path: CMake ends one that it means to change with an empty entry, which is
-# the current folder.
+# the current folder. ECHOTRAIN_SHARED's library lies in the folder of the archive's libraries, in the build tree too, where the
+# programs print their manual pages.
+set(library_folder ${CMAKE_INSTALL_LIBDIR}/echotrain)
+set_target_properties(echotrain_numerics PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${library_folder})
 set(cuda_libraries $<$<BOOL:${ECHOTRAIN_HAS_CUDA}>:${CUDAToolkit_LIBRARY_DIR}>)
 foreach(program echotrain echotrain-server)
   set_target_properties(${program} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
-                        INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/echotrain;${cuda_libraries}")
+                        INSTALL_RPATH "\$ORIGIN/../${library_folder};${cuda_libraries}")
   target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
   install(TARGETS ${program} RUNTIME_DEPENDENCY_SET echotrain_dependencies
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
@@ -36,7 +39,8 @@ foreach(program echotrain echotrain-server)
           COMPONENT service EXCLUDE_FROM_ALL)
 endforeach()
 if(TARGET echotrain-ranks)
-  set_target_properties(echotrain-ranks PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
+  set_target_properties(echotrain-ranks PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
+                        INSTALL_RPATH "\$ORIGIN/../${library_folder}")
   install(TARGETS echotrain-ranks RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ranks)
 endif()
 install(DIRECTORY config/pipelines DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrain COMPONENT programs)
@@ -49,7 +53,7 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain RENAME 
 # Libraries of every Linux host, and of every CUDA host, stay out of the archive.
 install(RUNTIME_DEPENDENCY_SET echotrain_dependencies
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|stdc\\+\\+|gcc_s|cuda|cudart|cufft|cublas|cublasLt|nvrtc|nvJitLink)\\.so"
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/echotrain COMPONENT libraries EXCLUDE_FROM_ALL)
+  LIBRARY DESTINATION ${library_folder} COMPONENT libraries EXCLUDE_FROM_ALL)
 
 # For other projects' programs and gadgets: find_package(echotrain). Headers lie in a folder of their own, so that they
 # never hide another project's "config/node.h".
@@ -61,7 +65,7 @@ install(FILES ${CMAKE_BINARY_DIR}/generated/gadgets/numerics/core/backends_built
 install(FILES ${sdk_digest} DESTINATION include/echotrain/gadgets/api COMPONENT development)
 install(TARGETS echotrain_options echotrain_protocol echotrain_config echotrain_numerics echotrain_gadgets echotrain_client
         EXPORT echotrain_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+        LIBRARY DESTINATION ${library_folder} COMPONENT programs)
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/echotrain)
 install(EXPORT echotrain_targets FILE echotrain-targets.cmake NAMESPACE echotrain:: DESTINATION ${cmake_folder}
         COMPONENT development)
