@@ -98,6 +98,13 @@ OptionTable<DicomOptions> dicom_options() {
       .path("spool", &O::spool, "FOLDER",
             "folder for images that wait for a peer, also over a restart; they hold patients' data")
       .integer("spool_mib", &O::spool_mib, 1, 1 << 30, "bound of all files in the spool; further images are not sent")
+      .integer(
+          "refused_mib", &O::refused_mib, 1, 1 << 30,
+          "bound of the images of one peer that it would not take, in its folder `refused`; the oldest are removed")
+      .integer("refused_days", &O::refused_days, 0, 36500,
+               "how long such images are kept; 0: until somebody removes them")
+      .integer("tries", &O::tries, 1, 1000000,
+               "how often an image is tried that a peer does not take though it takes others; it is then put aside")
       .integer("queue_mib", &O::queue_mib, 1, 1 << 20,
                "bound of images that wait to be written to the spool; further ones are not sent")
       .seconds("timeout_s", &O::timeout_s, "longest wait for a peer's connection and for each of its answers")

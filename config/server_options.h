@@ -53,6 +53,9 @@ struct DicomOptions {
   bool patient = false;                          ///< keep the header's patient fields
   std::string spool;                             ///< folder for images that wait for a peer
   std::int64_t spool_mib = 4096;                 ///< of all of them
+  std::int64_t refused_mib = 1024;               ///< of each peer's, that it would not take
+  std::int64_t refused_days = 30;                ///< how long these are kept; 0: until somebody removes them
+  std::int64_t tries = 10;                       ///< of an image that a peer does not take though it answers
   std::int64_t queue_mib = 256;                  ///< of images that wait to be written there
   double timeout_s = 10;                         ///< for a connection, and for each answer
   double retry_s = 30;                           ///< longest pause between two attempts

@@ -38,7 +38,6 @@ void add_sequence(Elements& e, const ImagePart& of) {
   e.known(DCM_ImagingFrequency, EVR_DS, of.study().frequency_mhz);
   e.text(DCM_ImageType, EVR_CS, fmt::format("{}", fmt::join(of.image_type(), "\\")));
   e.text(DCM_ComplexImageComponent, EVR_CS, of.component());
-  e.known(DCM_ImageComments, EVR_LT, of.comments());
 }
 
 void add_place(Elements& e, const ImagePart& of, const PlaneGeometry& place) {
@@ -84,6 +83,7 @@ Instance plane(const ImagePart& of, std::size_t z, std::int64_t number) {
   of.add_patient(elements);
   of.add_series(elements);
   add_sequence(elements, of);
+  elements.known(DCM_ImageComments, EVR_LT, joined_text(of.comments(), of.faults(z)));
   elements.integer(DCM_InstanceNumber, number);
   add_place(elements, of, place);
   add_pixels(elements, of, z);

@@ -214,11 +214,14 @@ Macro content_of(const Frame& frame, bool echoes) {
   std::string values = fmt::format("{}", frame.time_index + 1);
   if (echoes) values += fmt::format("\\{}", frame.contrast_index + 1);
   values += fmt::format("\\{}\\{}", frame.stack + 1, frame.place_index + 1);
-  return {DCM_FrameContentSequence,
-          {{DCM_DimensionIndexValues, EVR_UL, values},
-           {DCM_StackID, EVR_SH, fmt::format("{}", frame.stack + 1)},
-           {DCM_InStackPositionNumber, EVR_UL, fmt::format("{}", frame.place_index + 1)},
-           {DCM_TemporalPositionIndex, EVR_UL, fmt::format("{}", frame.time_index + 1)}}};
+  Macro content{DCM_FrameContentSequence,
+                {{DCM_DimensionIndexValues, EVR_UL, values},
+                 {DCM_StackID, EVR_SH, fmt::format("{}", frame.stack + 1)},
+                 {DCM_InStackPositionNumber, EVR_UL, fmt::format("{}", frame.place_index + 1)},
+                 {DCM_TemporalPositionIndex, EVR_UL, fmt::format("{}", frame.time_index + 1)}}};
+  if (const std::string faults = frame.of->faults(frame.z); !faults.empty())
+    content.elements.push_back({DCM_FrameComments, EVR_LT, faults});
+  return content;
 }
 
 /// Pixels of all frames with one sign, and what has to be added to each frame's intercept for it.
@@ -260,7 +263,6 @@ void write_image_module(Elements& e, const ImagePart& first) {
   e.text(DCM_MRAcquisitionType, EVR_CS, study.is_3d || first.head().matrix_size[2] > 1 ? "3D" : "2D");
   e.known(DCM_PulseSequenceName, EVR_SH, study.sequence_name);
   e.known(DCM_MagneticFieldStrength, EVR_DS, study.field_strength_t);
-  e.known(DCM_ImageComments, EVR_LT, first.comments());
   e.empty_sequence(DCM_AcquisitionContextSequence);
 }
 
@@ -288,6 +290,15 @@ Instance instance_of(std::span<const Frame> frames, bool echoes, std::int64_t nu
   first.add_patient(e);
   first.add_series(e);
   write_image_module(e, first);
+  const auto faulty =
+      std::count_if(frames.begin(), frames.end(), [](const Frame& f) { return !f.of->faults(f.z).empty(); });
+  e.known(
+      DCM_ImageComments, EVR_LT,
+      joined_text(first.comments(),
+                  faulty == 0
+                      ? ""
+                      : fmt::format("ATTENTION: frames with pixels that are not what was computed (Frame Comments): {}",
+                                    faulty)));
   e.integer(DCM_InstanceNumber, number);
   e.integer(DCM_NumberOfFrames, static_cast<std::int64_t>(frames.size()));
   write_dimensions(e, uid_of("dimensions\n" + out.uid), echoes);

@@ -42,6 +42,11 @@ std::string code(std::string_view text) {
 
 }  // namespace
 
+std::string joined_text(const std::string& first, const std::string& second) {
+  if (first.empty() || second.empty()) return first + second;
+  return plain_text(first, kLongestText - second.size() - 2) + "; " + second;
+}
+
 ImagePart::ImagePart(const Image& image, const Reconstruction& of, std::size_t channel, Part part, bool only_part,
                      std::string_view kind)
     : head_(image.head),
@@ -64,12 +69,27 @@ std::span<const std::uint16_t> ImagePart::plane(std::size_t z) const {
   return std::span(pixels_.stored).subspan(z * size, size);
 }
 
+std::string ImagePart::faults(std::size_t z) const {
+  std::vector<std::string> found;
+  const std::uint32_t nan = pixels_.not_numbers[z], infinite = pixels_.infinite[z];
+  if (nan > 0) found.push_back(fmt::format("pixels that are not numbers, stored as 0: {}", nan));
+  if (infinite > 0)
+    found.push_back(fmt::format("infinite pixels, stored as the largest finite magnitude: {}", infinite));
+  // What a scan's image check has found, in the whole image.
+  const auto noted = [&](const char* attribute) { return meta_.number(attribute).value_or(0); };
+  if (const double odd = noted("echotrain_not_finite_pixels"); odd > 0 && nan + infinite == 0)
+    found.push_back(fmt::format("pixels of the image that were not finite before they got their type: {}", odd));
+  if (const double cut = noted("echotrain_saturated_pixels"); cut > 0)
+    found.push_back(fmt::format("pixels of the image that were cut to the range of their type: {}", cut));
+  return found.empty() ? "" : fmt::format("ATTENTION: {}", fmt::join(found, ", "));
+}
+
 std::string ImagePart::identity(std::size_t z, std::int64_t number, const PlaneGeometry& place) const {
-  return fmt::format("instance\n{}\n{} {} {} {} {} {} {} {} {}\n{} {} {} {}\n{} {} {}\n", series_uid_,
+  return fmt::format("instance\n{}\n{} {} {} {} {} {} {} {} {}\n{} {} {} {}\n{} {} {}\n{}", series_uid_,
                      +head_.image_index, +head_.average, +head_.slice, +head_.contrast, +head_.phase, +head_.repetition,
                      +head_.set, z, number, fmt::join(place.position, " "), fmt::join(place.row, " "),
                      fmt::join(place.column, " "), fmt::join(place.spacing, " "), pixels_.slope, pixels_.intercept,
-                     pixels_.is_signed);
+                     pixels_.is_signed, faults(z));
 }
 
 void ImagePart::add_patient(Elements& e) const {

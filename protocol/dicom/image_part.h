@@ -48,6 +48,11 @@ class Meta {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
+constexpr std::size_t kLongestText = 10240;  // of a long text (LT), in characters: PS3.5, 6.2
+
+/// The texts that are not empty, with "; " between them, as a long text.
+std::string joined_text(const std::string& first, const std::string& second);
+
 /// A channel and a part (magnitude, phase, ...) of an image as a series has it. The study must outlive it.
 class ImagePart {
  public:
@@ -81,7 +86,11 @@ class ImagePart {
   /// What the image says, where it says all of it (ORIGINAL or DERIVED first); otherwise that with `first`, PRIMARY,
   /// the part and ND before it.
   std::vector<std::string> image_type(const char* first = "ORIGINAL") const;
-  std::string comments() const { return plain_text(meta_.text("ImageComments"), 10240); }
+  /// What the image says of itself.
+  std::string comments() const { return plain_text(meta_.text("ImageComments"), kLongestText); }
+  /// One sentence for a reader where pixels of the plane are not what was computed: not numbers, infinite, cut. Empty
+  /// where all are.
+  std::string faults(std::size_t z) const;
   std::pair<double, double> window() const;  ///< centre and width, in values
 
  private:

@@ -83,14 +83,19 @@ std::vector<float> values_of(const Image& image, std::size_t channel, Part part)
   }
 }
 
-/// Makes all values finite.
-void tame(std::vector<float>& values) {
+/// Makes all values finite, and counts by plane those that were not.
+void tame(std::vector<float>& values, std::size_t planes, StoredPixels& counts) {
+  counts.not_numbers.assign(planes, 0);
+  counts.infinite.assign(planes, 0);
   float most = 0;
   for (const float v : values)
     if (std::isfinite(v)) most = std::max(most, std::abs(v));
-  for (float& v : values) {
-    if (std::isnan(v)) v = 0;
-    if (std::isinf(v)) v = std::copysign(most, v);
+  const std::size_t plane = values.size() / planes;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float& v = values[i];
+    if (std::isfinite(v)) continue;
+    ++(std::isnan(v) ? counts.not_numbers : counts.infinite)[i / plane];
+    v = std::isnan(v) ? 0 : std::copysign(most, v);
   }
 }
 
@@ -125,11 +130,11 @@ std::vector<Part> parts_of(const ImageHeader& head) {
 
 StoredPixels stored_pixels(const Image& image, std::size_t channel, Part part, double scale, double offset) {
   std::vector<float> values = values_of(image, channel, part);
-  tame(values);
+  StoredPixels out;
+  tame(values, image.head.matrix_size[2], out);
   const auto [low_at, high_at] = std::minmax_element(values.begin(), values.end());
   const float low = *low_at, high = *high_at;
   const bool whole = std::all_of(values.begin(), values.end(), [](float v) { return v == std::trunc(v); });
-  StoredPixels out;
   const bool narrow = image.head.data_type == ISMRMRD::ISMRMRD_USHORT || image.head.data_type == ISMRMRD::ISMRMRD_SHORT;
   const bool radians = part == Part::phase && !narrow;
   double slope = 1;

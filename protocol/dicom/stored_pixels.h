@@ -20,6 +20,8 @@ struct StoredPixels {
   std::vector<std::uint16_t> stored;  ///< [z, y, x]; two's complement where signed
   double slope = 1, intercept = 0;    ///< value = stored * slope + intercept
   double centre = 0, width = 1;       ///< the window, in values
+  /// [z]: pixels of each plane that were not numbers, and infinite ones.
+  std::vector<std::uint32_t> not_numbers, infinite;
 };
 
 /// One channel of an image. Integers that 16 bits hold are stored as they are (slope 1). Others are divided by the

@@ -25,12 +25,15 @@ AdminPage dicom_page(const DicomOutput* output) {
                                  {"failures", one.failures},
                                  {"waiting_files", one.waiting.files},
                                  {"waiting_bytes", one.waiting.bytes},
+                                 {"failing", one.failing},
+                                 {"given_up", one.given_up},
                                  {"put_aside", one.waiting.refused},
+                                 {"removed", one.removed},
                                  {"silent_s", nullptr}};
     if (one.reachable) entry["reachable"] = *one.reachable;
     if (one.last_contact)
       entry["silent_s"] = std::chrono::duration<double>(std::chrono::system_clock::now() - *one.last_contact).count();
-    if (!one.reachable.value_or(true) || one.waiting.refused > 0) page.status = kUnavailable;
+    if (!one.reachable.value_or(true) || one.waiting.refused > 0 || one.failing > 0) page.status = kUnavailable;
     peers.push_back(std::move(entry));
   }
   const nlohmann::ordered_json json{{"dropped", output != nullptr ? output->dropped() : 0},

@@ -126,6 +126,13 @@ void add_dicom(Families& families, const DicomOutput* output) {
                      static_cast<double>(one.refused));
     families.counter("echotrain_dicom_failures_total", "Exchanges with a DICOM peer that failed.", labels,
                      static_cast<double>(one.failures));
+    families.counter("echotrain_dicom_given_up_total",
+                     "Images that a DICOM peer did not take in so many tries (dicom.tries), put aside.", labels,
+                     static_cast<double>(one.given_up));
+    families.counter("echotrain_dicom_removed_total", "Images put aside for a DICOM peer that were removed since.",
+                     labels, static_cast<double>(one.removed));
+    families.gauge("echotrain_dicom_failing_files", "Images that wait and that a DICOM peer has not taken.", labels,
+                   static_cast<double>(one.failing));
     families.gauge("echotrain_dicom_spool_files", "Images that wait on the disk for a DICOM peer.", labels,
                    static_cast<double>(one.waiting.files));
     families.gauge("echotrain_dicom_spool_bytes", "Bytes of images that wait on the disk for a DICOM peer.", labels,

@@ -57,7 +57,10 @@ DicomOutput::DicomOutput(const config::DicomOptions& options, std::shared_ptr<Me
   const std::vector<DicomPeer> peers = read_peers(options);
   std::vector<std::unique_ptr<DicomLink>> made;
   for (const DicomPeer& peer : peers) made.push_back(links(peer));
-  spool_ = std::make_shared<Spool>(options.spool, static_cast<std::uint64_t>(options.spool_mib) << 20, names_of(peers));
+  Spool::Limits limits{static_cast<std::uint64_t>(options.spool_mib) << 20,
+                       static_cast<std::uint64_t>(options.refused_mib) << 20};
+  if (options.refused_days > 0) limits.refused_age = std::chrono::hours(24) * options.refused_days;
+  spool_ = std::make_shared<Spool>(options.spool, limits, names_of(peers));
   for (const std::string& name : spool_->orphans())
     write_log(LogLevel::warning,
               protocol::printable(fmt::format("the spool holds images for '{}', which dicom.peers does not name: they "

@@ -39,6 +39,12 @@ DicomReply failed(std::string text) { return {DicomReply::Kind::failed, std::mov
 
 DicomReply failed(const OFCondition& why) { return failed(std::string(why.text())); }
 
+/// What went wrong may be the file's fault.
+DicomReply not_taken(DicomReply reply) {
+  reply.kind = DicomReply::Kind::not_taken;
+  return reply;
+}
+
 /// The socket of an association, so that another thread can shut it down.
 class OpenSocket {
  public:
@@ -136,7 +142,7 @@ class DcmtkLink : public DicomLink {
     if (const int opened = ::open(file.c_str(), O_RDONLY | O_CLOEXEC); opened >= 0)
       ::close(opened);
     else if (errno != ENOENT)
-      return failed(fmt::format("{} cannot be opened: {}", file.filename().string(), std::strerror(errno)));
+      return not_taken(failed(fmt::format("{} cannot be opened: {}", file.filename().string(), std::strerror(errno))));
     DcmFileFormat loaded;
     if (const OFCondition read = loaded.loadFile(file.c_str()); read.bad())
       return {DicomReply::Kind::refused, fmt::format("it cannot be read: {}", read.text())};
@@ -158,7 +164,7 @@ class DcmtkLink : public DicomLink {
     const OFCondition done = DIMSE_storeUser(association_, context, &request, nullptr, loaded.getDataset(), nullptr,
                                              nullptr, DIMSE_NONBLOCKING, timeout_s_, &response, &detail);
     delete detail;
-    if (done.bad()) return drop(done);
+    if (done.bad()) return not_taken(drop(done));
     return judge(response.DimseStatus);
   }
 
@@ -173,7 +179,8 @@ class DcmtkLink : public DicomLink {
  private:
   static DicomReply judge(std::uint16_t status) {
     if (status == kSuccess || status == kDuplicate || (status & kWarningClass) == kWarnings) return {};
-    if ((status & kClass) == kNoRoom) return failed(fmt::format("the peer has no room (status {:04x})", status));
+    if ((status & kClass) == kNoRoom)
+      return {DicomReply::Kind::no_room, fmt::format("the peer has no room (status {:04x})", status)};
     return {DicomReply::Kind::refused, fmt::format("C-STORE is answered with status {:04x}", status)};
   }
 

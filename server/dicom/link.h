@@ -14,9 +14,11 @@ namespace echotrain::server {
 /// How an exchange with a peer has ended.
 struct DicomReply {
   enum class Kind {
-    done,     ///< the peer has it
-    refused,  ///< the peer answers that it will not take this one; trying again does not help
-    failed,   ///< no connection, no answer in time, no room at the peer: it may work later
+    done,       ///< the peer has it
+    refused,    ///< the peer answers that it will not take this one; trying again does not help
+    failed,     ///< no connection: the peer may work later
+    not_taken,  ///< the peer took the connection and not the file: it broke off, or did not answer in time
+    no_room,    ///< the peer answers that it is out of resources, for this file at least
   };
   Kind kind = Kind::done;
   std::string text;  ///< why, if not done

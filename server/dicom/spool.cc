@@ -67,8 +67,8 @@ void make_folder(const fs::path& folder) {
 
 }  // namespace
 
-Spool::Spool(fs::path folder, std::uint64_t bound, const std::vector<std::string>& peers)
-    : folder_(std::move(folder)), bound_(bound) {
+Spool::Spool(fs::path folder, Limits limits, const std::vector<std::string>& peers)
+    : folder_(std::move(folder)), limits_(limits) {
   std::error_code ignored;
   fs::create_directories(fs::absolute(folder_).lexically_normal().parent_path(), ignored);
   make_folder(folder_);
@@ -120,6 +120,7 @@ void Spool::take_stock(const fs::path& folder, Queue& queue) {
   bytes_ += queue.bytes;
   count_refused(folder, queue);
   bytes_ += queue.refused_bytes;
+  tidy(folder, queue);
 }
 
 void Spool::count_refused(const fs::path& folder, Queue& queue) {
@@ -134,6 +135,39 @@ void Spool::count_refused(const fs::path& folder, Queue& queue) {
   }
 }
 
+/// With the bytes of `queue` counted.
+std::uint64_t Spool::tidy(const fs::path& folder, Queue& queue) {
+  struct Old {
+    std::string name;
+    fs::file_time_type since;
+    std::uint64_t bytes;
+  };
+  std::vector<Old> all;
+  std::uint64_t left = 0, removed = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / kRefused, error)) {
+    if (number_of(entry.path().filename()) == 0) continue;
+    all.push_back({entry.path().filename(), entry.last_write_time(error), entry.file_size(error)});
+    left += all.back().bytes;
+  }
+  std::sort(all.begin(), all.end(), [](const Old& a, const Old& b) { return a.name < b.name; });
+  const fs::file_time_type at = fs::file_time_type::clock::now();
+  for (const Old& one : all) {
+    if (at - one.since <= limits_.refused_age && left <= limits_.refused_bytes) continue;
+    if (fs::remove(folder / kRefused / one.name, error)) ++removed;
+    left -= one.bytes;
+  }
+  bytes_ -= queue.refused_bytes;
+  count_refused(folder, queue);
+  bytes_ += queue.refused_bytes;
+  return removed;
+}
+
+std::uint64_t Spool::tidy(const std::string& peer) {
+  const std::scoped_lock lock(mutex_);
+  return tidy(folder_ / peer, queues_[peer]);
+}
+
 // An operator may have removed some of them.
 void Spool::recount_refused() {
   for (auto& [peer, queue] : queues_) {
@@ -145,16 +179,16 @@ void Spool::recount_refused() {
 
 /// Why a file of this size has no place; nothing where it has.
 std::string Spool::refusal(const std::string& peer, std::uint64_t size) const {
-  if (bytes_ + size > bound_)
-    return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib)", bytes_ >> 20, bound_ >> 20);
-  const std::uint64_t share = bound_ / 2 / std::max<std::size_t>(1, queues_.size());
+  if (bytes_ + size > limits_.bytes)
+    return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib)", bytes_ >> 20, limits_.bytes >> 20);
+  const std::uint64_t share = limits_.bytes / 2 / std::max<std::size_t>(1, queues_.size());
   std::uint64_t beyond = 0, own = 0;  // beyond: of what is common
   for (const auto& [name, queue] : queues_) {
     const std::uint64_t held = queue.bytes + queue.refused_bytes + queue.writing + (name == peer ? size : 0);
     if (name == peer) own = held;
     beyond += held > share ? held - share : 0;
   }
-  if (own <= share || beyond <= bound_ - share * queues_.size()) return "";
+  if (own <= share || beyond <= limits_.bytes - share * queues_.size()) return "";
   return fmt::format("{} MiB of the spool wait for it, and the rest is for other peers (dicom.spool_mib)", own >> 20);
 }
 
@@ -185,11 +219,14 @@ std::string Spool::put(const std::string& peer, std::string_view bytes) {
   return "";
 }
 
-std::optional<fs::path> Spool::oldest(const std::string& peer) const {
+std::optional<fs::path> Spool::oldest(const std::string& peer,
+                                      const std::function<bool(const fs::path&)>& passed_over) const {
   const std::scoped_lock lock(mutex_);
   const auto queue = queues_.find(peer);
-  if (queue == queues_.end() || queue->second.files.empty()) return std::nullopt;
-  return folder_ / peer / queue->second.files.begin()->first;
+  if (queue == queues_.end()) return std::nullopt;
+  for (const auto& [name, bytes] : queue->second.files)
+    if (fs::path file = folder_ / peer / name; !passed_over || !passed_over(file)) return file;
+  return std::nullopt;
 }
 
 void Spool::remove(const std::string& peer, const fs::path& file) {
@@ -206,6 +243,7 @@ void Spool::remove(const std::string& peer, const fs::path& file) {
 void Spool::put_aside(const std::string& peer, const fs::path& file) {
   const fs::path to = folder_ / peer / kRefused / file.filename();
   const bool moved = ::rename(file.c_str(), to.c_str()) == 0;
+  if (moved) ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);  // since when it lies there
   const std::scoped_lock lock(mutex_);
   Queue& queue = queues_[peer];
   const auto found = queue.files.find(file.filename());

@@ -1,8 +1,11 @@
 // DICOM files that wait on disk for their peers.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,16 +15,22 @@
 
 namespace echotrain::server {
 
-/// A folder with a folder for each peer, whose files are named by a number that counts on; what a peer has refused for
-/// good lies in its folder `refused`. Files are for their owner only (0600) and hold patients' data. They survive the
-/// process: a spool finds what another one has left. Thread-safe.
+/// A folder with a folder for each peer, whose files are named by a number that counts on; what a peer will not take
+/// lies in its folder `refused`, within bounds of its own. Files are for their owner only (0600) and hold patients'
+/// data. They survive the process: a spool finds what another one has left. Thread-safe.
 class Spool {
  public:
+  struct Limits {
+    std::uint64_t bytes = 0;  ///< of all files together, also of those put aside
+    std::uint64_t refused_bytes = std::numeric_limits<std::uint64_t>::max();  ///< of each peer's `refused`
+    std::chrono::hours refused_age{24 * 36500};                               ///< since they were put aside
+  };
+
   /// Makes the folders, for their owner only (0700). std::runtime_error, saying what to do, when that is not possible
-  /// or another process uses the folder. All files together, also refused ones, take at most `bound` bytes. Half of
-  /// them is divided among the peers, the other half is for whoever needs it first, so that a peer that is down leaves
-  /// the others their share.
-  Spool(std::filesystem::path folder, std::uint64_t bound, const std::vector<std::string>& peers);
+  /// or another process uses the folder. Half of the bytes
+  /// are divided among the peers, the other half is for whoever needs it first, so that a peer that is down leaves the
+  /// others their share.
+  Spool(std::filesystem::path folder, Limits limits, const std::vector<std::string>& peers);
   ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
@@ -29,12 +38,15 @@ class Spool {
   /// Adds a file that is on the disk (fdatasync) under its name when this returns. Returns why it was not added, or
   /// nothing: the bound is reached, or the disk failed.
   std::string put(const std::string& peer, std::string_view bytes);
-  /// The file that has waited longest; nothing when none waits.
-  std::optional<std::filesystem::path> oldest(const std::string& peer) const;
+  /// The file that has waited longest among those that `passed_over` does not name; nothing when none waits.
+  std::optional<std::filesystem::path> oldest(
+      const std::string& peer, const std::function<bool(const std::filesystem::path&)>& passed_over = nullptr) const;
   /// It has been sent.
   void remove(const std::string& peer, const std::filesystem::path& file);
   /// The peer will never take it: moves it to `refused`, where an operator may look at it and remove it.
   void put_aside(const std::string& peer, const std::filesystem::path& file);
+  /// Removes what lies in the peer's `refused` for too long, and the oldest of what is too much. Returns how many.
+  std::uint64_t tidy(const std::string& peer);
 
   struct Waiting {
     std::uint64_t files = 0, bytes = 0;
@@ -52,11 +64,12 @@ class Spool {
   };
   std::string refusal(const std::string& peer, std::uint64_t size) const;
   void take_stock(const std::filesystem::path& folder, Queue& queue);
+  std::uint64_t tidy(const std::filesystem::path& folder, Queue& queue);
   void count_refused(const std::filesystem::path& folder, Queue& queue);
   void recount_refused();
 
   const std::filesystem::path folder_;
-  const std::uint64_t bound_;
+  const Limits limits_;
   int lock_ = -1;
   mutable std::mutex mutex_;
   std::map<std::string, Queue> queues_;

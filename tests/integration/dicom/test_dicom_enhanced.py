@@ -151,6 +151,17 @@ def test_frames_have_their_own_scale_window_and_sign(tmp_path):
     assert float(windows[1].WindowCenter) != 40 and windows[2].VOILUTFunction == "LINEAR_EXACT"
 
 
+def test_frames_whose_pixels_are_not_what_was_computed_say_so(tmp_path):
+    pixels = [numbered((NY, NX), first=1 + 100 * s).astype(np.float32) for s in range(3)]
+    pixels[1][0, :2] = np.nan
+    images = [dicom_files.image(each, position=(0, 0, 4.0 * s), slice=s, meta={"ImageComments": "mine"})
+              for s, each in enumerate(pixels)]  # fmt: skip
+    (one,) = export(tmp_path, images)
+    assert one.ImageComments == "mine; ATTENTION: frames with pixels that are not what was computed (Frame Comments): 1"
+    said = [content.get("FrameComments", "") for content in contents_of(one)]
+    assert said == ["", "ATTENTION: pixels that are not numbers, stored as 0: 2", ""]
+
+
 def test_complex_coil_images_are_an_object_for_each_channel_and_part(tmp_path):
     rng = np.random.default_rng(6)
     pixels = (rng.standard_normal((2, 1, NY, NX)) + 1j * rng.standard_normal((2, 1, NY, NX))).astype(np.complex64)

@@ -164,6 +164,24 @@ def test_meta_attributes_of_an_image_are_read(tmp_path):
     assert list(one.ImageType) == ["DERIVED", "PRIMARY", "T2_STAR MAP"]
 
 
+def test_pixels_that_are_not_what_was_computed_are_told_of(tmp_path):
+    pixels = numbered((2, NY, NX)).astype(np.float32)
+    pixels[1, 0, :3] = np.nan
+    pixels[1, 1, 0] = -np.inf
+    cut = dicom_files.image(numbered((NY, NX)), meta={"echotrain_saturated_pixels": 5, "ImageComments": "mine"},
+                            image_index=2, slice=9)  # fmt: skip
+    path = dicom_files.save(tmp_path / "images.h5", [dicom_files.image(pixels), cut])
+    whole, odd, saturated = dicom_files.export(path, tmp_path / "dicom")
+    assert "ImageComments" not in whole
+    assert odd.ImageComments == ("ATTENTION: pixels that are not numbers, stored as 0: 3, infinite pixels, stored as "
+                                 "the largest finite magnitude: 1")  # fmt: skip
+    assert saturated.ImageComments == "mine; ATTENTION: pixels of the image that were cut to the range of their type: 5"
+    # The same with zeros where there was nothing is another image, and both may be in one archive.
+    clean = dicom_files.save(tmp_path / "clean.h5", [dicom_files.image(np.nan_to_num(pixels, neginf=-pixels[np.isfinite(
+        pixels)].max()))])  # fmt: skip
+    assert dicom_files.export(clean, tmp_path / "clean")[1].SOPInstanceUID != odd.SOPInstanceUID
+
+
 def test_the_header_gives_the_sequence_and_the_scanner(tmp_path):
     images = [dicom_files.image(numbered((NY, NX)), contrast=c, image_index=c + 1) for c in range(2)]
     path = dicom_files.save(tmp_path / "images.h5", images, dicom_files.header_xml())

@@ -213,6 +213,30 @@ def test_a_full_spool_drops_images_of_dicom_only_and_says_so(tmp_path, scan):
     dead.stop()
 
 
+def test_a_file_that_a_peer_never_takes_lets_others_pass_and_is_put_aside(tmp_path, scan):
+    """Orthanc may keep 1 MB: for an image of 2 MiB it has no room whatever comes, smaller ones push each other out."""
+    pacs = Orthanc(tmp_path / "orthanc", MaximumStorageSize=1)
+    server = with_peers(tmp_path, [pacs.peer()], "--dicom-tries", 3)
+    rng = np.random.default_rng(24)
+    scans.cartesian(rng.standard_normal((1, 1, 1024, 1024)).astype(np.complex64)).save(tmp_path / "big.h5")
+    done = server.send(tmp_path / "big.h5", "to_pacs", tmp_path / "big_image.h5")
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: peer_of(server)["failing"] == 1, "the image that is not taken")
+    assert "no room (status a7" in peer_of(server)["error"] and page(server)[0] == 503
+    send(server, scan, tmp_path)
+    wait_until(lambda: peer_of(server)["sent"] == FRAMES, "the images behind it")
+    server.wait_for(r"DICOM peer pacs has not taken an image in 3 tries, which is put aside as 0+1\.dcm: .*no room",
+                    timeout_s=60)  # fmt: skip
+    wait_until(lambda: peer_of(server)["put_aside"] == 1, "the image that is put aside")
+    assert spooled(tmp_path / "spool" / "pacs", "refused") == ["00000000000000000001.dcm"]
+    assert spooled(tmp_path / "spool") == [] and peer_of(server)["failing"] == 0
+    metrics = page(server, "/metrics")[1]
+    assert 'echotrain_dicom_given_up_total{peer="pacs"} 1' in metrics
+    assert 'echotrain_dicom_failing_files{peer="pacs"} 0' in metrics
+    assert server.stop() == 0
+    pacs.stop()
+
+
 def test_a_peer_that_rejects_our_call_is_told_of(tmp_path, scan, pacs):
     server = with_peers(tmp_path, [f"pacs=WRONG@127.0.0.1:{pacs.dicom}"])
     send(server, scan, tmp_path)

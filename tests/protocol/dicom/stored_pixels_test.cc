@@ -90,6 +90,16 @@ TEST(StoredPixels, AreFinite) {
   EXPECT_GT(none.width, 0);
 }
 
+TEST(StoredPixels, CountWhatWasNotFiniteByPlane) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  Image image = row_of<float>({1, NAN, kInfinite, 2, 3, -kInfinite, -kInfinite, 4}, ISMRMRD::ISMRMRD_FLOAT);
+  image.head.matrix_size[0] = 2;
+  image.head.matrix_size[2] = 4;
+  const auto pixels = stored_pixels(image, 0, Part::magnitude);
+  EXPECT_EQ(pixels.not_numbers, (std::vector<std::uint32_t>{1, 0, 0, 0}));
+  EXPECT_EQ(pixels.infinite, (std::vector<std::uint32_t>{0, 1, 1, 1}));
+}
+
 TEST(StoredPixels, RefuseAMatrixThatThePixelsDoNotFill) {
   Image image = row_of<float>({1, 2}, ISMRMRD::ISMRMRD_FLOAT);
   image.head.matrix_size[1] = 2;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -59,6 +60,16 @@ class FakePeer {
     const std::scoped_lock lock(mutex_);
     replies_ = std::move(replies);
   }
+  /// Files with these bytes are always answered so.
+  void answer_to(const std::string& bytes, DicomReply reply) {
+    const std::scoped_lock lock(mutex_);
+    by_file_[bytes] = std::move(reply);
+  }
+  /// The files of all C-STOREs, in their order.
+  std::vector<std::string> tried() const {
+    const std::scoped_lock lock(mutex_);
+    return tried_;
+  }
   /// Exchanges wait until they are interrupted.
   void hang() {
     const std::scoped_lock lock(mutex_);
@@ -89,7 +100,8 @@ class FakePeer {
   std::condition_variable interrupted_;
   std::deque<DicomReply> replies_;
   bool hangs_ = false, ended_ = false;
-  std::vector<std::string> stored_;
+  std::vector<std::string> stored_, tried_;
+  std::map<std::string, DicomReply> by_file_;
   int echoes_ = 0;
 };
 
@@ -105,6 +117,11 @@ class FakeLink : public DicomLink {
   DicomReply store(const std::filesystem::path& file) override {
     DicomReply reply = peer_->exchange();
     const std::scoped_lock lock(peer_->mutex_);
+    const std::string bytes = text_of_file(file);
+    peer_->tried_.push_back(bytes);
+    if (const auto own = peer_->by_file_.find(bytes);
+        own != peer_->by_file_.end() && reply.kind == DicomReply::Kind::done)
+      return own->second;
     if (reply.kind == DicomReply::Kind::done) peer_->stored_.push_back(text_of_file(file));
     return reply;
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/server/dicom/dicom_support.h"
 
 namespace echotrain::server {
@@ -13,7 +15,7 @@ using Kind = DicomReply::Kind;
 class RunningSender {
  public:
   explicit RunningSender(const config::DicomOptions& options = {.retry_s = 0.05, .echo_s = 3600})
-      : spool(std::make_shared<Spool>(folder.path(), 1000, std::vector<std::string>{"pacs"})),
+      : spool(std::make_shared<Spool>(folder.path(), Spool::Limits{1000}, std::vector<std::string>{"pacs"})),
         peer(std::make_shared<FakePeer>()),
         sender(DicomPeer{"pacs", "PACS", "host", 104, false}, std::make_unique<FakeLink>(peer), spool, options) {}
   ~RunningSender() {
@@ -70,6 +72,55 @@ TEST(DicomSender, PutsAsideWhatIsRefusedAndGoesOn) {
   EXPECT_EQ(it.peer->stored(), std::vector<std::string>{"good"});
   EXPECT_EQ(it.sender.status().refused, 1U);
   EXPECT_EQ(it.sender.status().waiting.refused, 1U);
+}
+
+TEST(DicomSender, AFileThatAPeerNeverTakesLetsOthersPassAndIsPutAside) {
+  for (const Kind kind : {Kind::not_taken, Kind::no_room}) {
+    RunningSender it({.tries = 3, .retry_s = 0.02, .echo_s = 3600});
+    it.peer->answer_to("bad", {kind, "it breaks off"});
+    for (const char* bytes : {"bad", "1", "2"}) it.put(bytes);
+    it.start();
+    ASSERT_TRUE(comes_true([&] { return it.sender.status().sent == 2; }));
+    EXPECT_EQ(it.peer->stored(), (std::vector<std::string>{"1", "2"}));
+    ASSERT_TRUE(comes_true([&] { return it.sender.status().waiting.refused == 1; }));
+    const DicomPeerStatus status = it.sender.status();
+    EXPECT_EQ(status.given_up, 1U);
+    EXPECT_EQ(status.failing, 0U);
+    EXPECT_EQ(status.waiting.files, 0U);
+    EXPECT_EQ(status.reachable, true);
+    const auto tried = it.peer->tried();
+    EXPECT_EQ(std::count(tried.begin(), tried.end(), "bad"), 3);
+  }
+}
+
+TEST(DicomSender, AFileThatAPeerNeverTakesIsPutAsideAlsoAlone) {
+  RunningSender it({.tries = 3, .retry_s = 0.02, .echo_s = 3600});
+  it.peer->answer_to("bad", {Kind::not_taken, "it breaks off"});
+  it.peer->answer_to("worse", {Kind::not_taken, "it breaks off"});
+  it.put("bad");
+  it.put("worse");
+  it.start();
+  ASSERT_TRUE(comes_true([&] { return it.sender.status().waiting.refused == 2; }));
+  EXPECT_GE(it.peer->echoes(), 2) << "each time the peer answered otherwise";
+}
+
+TEST(DicomSender, APeerWithoutRoomOrWithoutAnyAnswerKeepsAllFilesWaiting) {
+  for (const Kind kind : {Kind::not_taken, Kind::no_room}) {
+    RunningSender it({.tries = 2, .retry_s = 0.002, .echo_s = 3600});
+    it.peer->answer_to("1", {kind, "no"});
+    it.peer->answer_to("2", {kind, "no"});
+    // Of not_taken, a C-ECHO must not be answered either; a full peer answers it.
+    if (kind == Kind::not_taken) it.peer->answer(std::deque<DicomReply>(4000, {Kind::not_taken, "silence"}));
+    it.put("1");
+    it.put("2");
+    it.start();
+    ASSERT_TRUE(comes_true([&] { return it.sender.status().failures >= 20; }));
+    const DicomPeerStatus status = it.sender.status();
+    EXPECT_EQ(status.given_up, 0U);
+    EXPECT_EQ(status.waiting.files, 2U);
+    EXPECT_EQ(status.failing, 2U);
+    EXPECT_EQ(status.error, kind == Kind::no_room ? "no" : "silence");
+  }
 }
 
 TEST(DicomSender, AsksAPeerForWhichNothingWaits) {

@@ -14,7 +14,7 @@ constexpr std::uint64_t kBound = 1000;
 
 TEST(DicomSpool, GivesFilesInTheirOrderAndSurvives) {
   const SpoolFolder folder;
-  auto spool = std::make_unique<Spool>(folder.path(), kBound, std::vector<std::string>{"a", "b"});
+  auto spool = std::make_unique<Spool>(folder.path(), Spool::Limits{kBound}, std::vector<std::string>{"a", "b"});
   EXPECT_FALSE(spool->oldest("a"));
   EXPECT_EQ(spool->put("a", "first"), "");
   EXPECT_EQ(spool->put("b", "other"), "");
@@ -24,7 +24,7 @@ TEST(DicomSpool, GivesFilesInTheirOrderAndSurvives) {
   EXPECT_EQ(spool->waiting("a").bytes, 11U);
   std::ofstream(folder.path() / "a" / "00000000000000000009.dcm.part") << "half";
   spool.reset();
-  spool = std::make_unique<Spool>(folder.path(), kBound, std::vector<std::string>{"a"});
+  spool = std::make_unique<Spool>(folder.path(), Spool::Limits{kBound}, std::vector<std::string>{"a"});
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "a" / "00000000000000000009.dcm.part"));
   EXPECT_EQ(spool->orphans(), std::vector<std::string>{"b"});
   EXPECT_EQ(spool->put("a", "third"), "");
@@ -43,7 +43,7 @@ TEST(DicomSpool, GivesFilesInTheirOrderAndSurvives) {
 
 TEST(DicomSpool, IsBoundedInBytesWithWhatWasPutAside) {
   const SpoolFolder folder;
-  Spool spool(folder.path(), kBound, {"a"});
+  Spool spool(folder.path(), {kBound}, {"a"});
   EXPECT_EQ(spool.put("a", std::string(600, 'x')), "");
   EXPECT_NE(spool.put("a", std::string(600, 'y')).find("dicom.spool_mib"), std::string::npos);
   EXPECT_EQ(spool.put("a", std::string(400, 'z')), "") << "a smaller one fits";
@@ -58,9 +58,43 @@ TEST(DicomSpool, IsBoundedInBytesWithWhatWasPutAside) {
   EXPECT_EQ(same->waiting("a").refused, 0U);
 }
 
+TEST(DicomSpool, KeepsWhatWasPutAsideWithinItsBounds) {
+  const SpoolFolder folder;
+  const std::filesystem::path refused = folder.path() / "a" / "refused";
+  const Spool::Limits limits{kBound, 250, std::chrono::hours(24)};
+  {
+    Spool spool(folder.path(), limits, {"a", "b"});
+    for (const char* peer : {"b", "a", "a", "a"}) {
+      EXPECT_EQ(spool.put(peer, std::string(100, 'x')), "");
+      spool.put_aside(peer, *spool.oldest(peer));
+    }
+    EXPECT_EQ(spool.tidy("a"), 1U) << "the oldest of three, as two fit";
+    EXPECT_FALSE(std::filesystem::exists(refused / "00000000000000000002.dcm"));
+    EXPECT_EQ(spool.waiting("a").refused, 2U);
+    EXPECT_EQ(spool.tidy("b"), 0U) << "each peer has bounds of its own";
+    EXPECT_EQ(spool.put("a", std::string(500, 'y')), "") << "what was removed takes no place";
+  }
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(25);
+  std::filesystem::last_write_time(refused / "00000000000000000003.dcm", old);
+  const Spool spool(folder.path(), limits, {"a", "b"});
+  EXPECT_EQ(spool.waiting("a").refused, 1U) << "a day is over for one, also when a server starts";
+  EXPECT_TRUE(std::filesystem::exists(refused / "00000000000000000004.dcm"));
+  EXPECT_EQ(spool.waiting("b").refused, 1U);
+}
+
+TEST(DicomSpool, CountsDaysFromThePuttingAside) {
+  const SpoolFolder folder;
+  Spool spool(folder.path(), {kBound, kBound, std::chrono::hours(24)}, {"a"});
+  EXPECT_EQ(spool.put("a", "waited long"), "");
+  const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(240);
+  std::filesystem::last_write_time(*spool.oldest("a"), old);
+  spool.put_aside("a", *spool.oldest("a"));
+  EXPECT_EQ(spool.tidy("a"), 0U);
+}
+
 TEST(DicomSpool, LeavesOtherPeersTheirShare) {
   const SpoolFolder folder;
-  Spool spool(folder.path(), kBound, {"a", "b"});
+  Spool spool(folder.path(), {kBound}, {"a", "b"});
   EXPECT_EQ(spool.put("a", std::string(700, 'x')), "") << "its share of 250 and the common 500";
   EXPECT_NE(spool.put("a", std::string(100, 'x')).find("for other peers (dicom.spool_mib)"), std::string::npos);
   EXPECT_EQ(spool.put("a", std::string(50, 'x')), "");
@@ -72,18 +106,18 @@ TEST(DicomSpool, LeavesOtherPeersTheirShare) {
 
 TEST(DicomSpool, BelongsToOneProcessAtATime) {
   const SpoolFolder folder;
-  const Spool spool(folder.path(), kBound, {"a"});
-  EXPECT_THROW(Spool(folder.path(), kBound, {"a"}), std::runtime_error);
+  const Spool spool(folder.path(), {kBound}, {"a"});
+  EXPECT_THROW(Spool(folder.path(), {kBound}, {"a"}), std::runtime_error);
 }
 
 TEST(DicomSpool, SaysWhatTheDiskRefuses) {
   const SpoolFolder folder;
-  Spool spool(folder.path() / "new", kBound, {"a"});
+  Spool spool(folder.path() / "new", {kBound}, {"a"});
   std::filesystem::remove_all(folder.path() / "new" / "a");
   EXPECT_NE(spool.put("a", "bytes").find("writing to the spool failed"), std::string::npos);
   EXPECT_EQ(spool.put("a", "bytes").find("at most"), std::string::npos) << "what failed takes no place";
   std::ofstream(folder.path() / "file") << "no folder";
-  EXPECT_THROW(Spool(folder.path() / "file", kBound, {"a"}), std::runtime_error);
+  EXPECT_THROW(Spool(folder.path() / "file", {kBound}, {"a"}), std::runtime_error);
 }
 
 }  // namespace
