@@ -1,16 +1,22 @@
 """Servers that are killed while clients send: what was acknowledged must be there, and be right."""
 
+import os
+import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 
 import numpy as np
+import pytest
 
 import scans
 import wire
+from orthanc import free_ports, wait_until
 from programs import Server, run_client
 
 COILS, MATRIX, FRAMES = 8, 96, 4
@@ -106,3 +112,129 @@ def rescue(path, stream, opening):
     sent = np.frombuffer(stream[opening : opening + whole * READOUT], np.uint8).reshape(whole, READOUT)[:, 342:]
     np.testing.assert_array_equal(np.stack(lines).reshape(whole, -1).view(np.uint8), sent)
     return 1
+
+
+NOISE = 256  # samples
+STORESCP = shutil.which("storescp")
+
+
+class Peer:
+    """DCMTK's storescp: a real peer, which names files by their instance's UID."""
+
+    def __init__(self, folder):
+        if STORESCP is None:
+            pytest.skip("dcmtk is not installed (./run setup test)")
+        self.folder = folder
+        folder.mkdir()
+        (self.port,) = free_ports(1)
+        self.process = subprocess.Popen([STORESCP, "-od", str(folder), str(self.port)], stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)  # fmt: skip
+
+    def uids(self):
+        return {name.split(".", 1)[1] for name in os.listdir(self.folder) if name.startswith("MR.")}
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(10)
+
+
+class Stores:
+    """Servers that keep noise covariances and send images to a DICOM peer: what a client was told is kept must be there,
+    and no image that has reached the spool may get lost or damaged. One cache folder, one spool and one peer, and the servers that use them one after the other."""
+
+    coils, matrix = 4, 48
+
+    def __init__(self, folder, rng):
+        self.folder, self.rng, self.scans = folder, rng, 0
+        self.peer = Peer(folder / "peer")
+        self.spool, self.seen = folder / "spool", folder / "seen"
+        self.seen.mkdir()
+        self.kept = {}  # measurement ID: its noise, once the client was told that all is done
+        white = rng.standard_normal((1, self.coils, self.matrix, self.matrix, 2)).astype("<f4").view("<c8")[..., 0]
+        self.scan = scans.cartesian(white)
+
+    def start(self):
+        return Server(self.folder, "--backend", "cpu", "--dicom-spool", self.spool, "--dicom-retry-s", 1,
+                      "--dicom-peers", f"pacs=ANY@127.0.0.1:{self.peer.port}", "--dicom-send-to", "pacs",
+                      environment={"ECHOTRAIN_CACHE_DIR": str(self.folder / "cache")})  # fmt: skip
+
+    def send_all(self, server):
+        """One scan with noise and images after the other, until the server is gone."""
+        while True:
+            self.scans += 1
+            name = f"killed-{self.scans}"
+            noise = self.rng.standard_normal((self.coils, NOISE, 2)).astype("<f4").view("<c8")[..., 0]
+            about = f"<measurementInformation><measurementID>{name}</measurementID>"
+            about += "<patientPosition>HFS</patientPosition></measurementInformation>"
+            begin = "<acquisitionSystemInformation>"
+            xml = self.scan.xml.replace(begin, about + begin)
+            opening = [wire.config_file("cartesian_2d"), wire.header(xml), wire.acquisition(noise, flags=wire.NOISE)]
+            try:
+                reply = wire.exchange(server.address, [*opening, *self.scan.messages, wire.close()], 20)
+            except (OSError, AssertionError):  # the server is gone; a reply without its end is an AssertionError
+                return
+            if len(reply.images) != 1 or reply.errors():
+                self.failure = reply.texts
+                return
+            self.kept[name] = noise
+            time.sleep(0.02)  # storescp takes 25 images in a second
+
+    def watch(self, stop):
+        """Every file that has its name in the spool gets another one, by which it can be looked at for ever."""
+        waiting = self.spool / "pacs"
+        while not stop.is_set():
+            for name in os.listdir(waiting) if waiting.is_dir() else ():
+                if name.endswith(".dcm"):
+                    try:
+                        os.link(waiting / name, self.seen / name)
+                    except (FileExistsError, FileNotFoundError):  # seen before; sent meanwhile
+                        pass
+            time.sleep(0.002)
+
+    def kill_once(self, longest_s=0.6):
+        """Checks what the servers before have left, and kills the one that is started for it."""
+        server = self.start()
+        self.check_noise(server)
+        self.failure = None
+        stop = threading.Event()
+        threads = [threading.Thread(target=self.send_all, args=(server,), daemon=True),
+                   threading.Thread(target=self.watch, args=(stop,), daemon=True)]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        time.sleep(self.rng.uniform(0.02, longest_s))
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait(10)
+        server.log.close()
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        assert self.failure is None, self.failure
+
+    def check_noise(self, server, most=8):
+        """Of the newest: others have been asked for before."""
+        for name in list(self.kept)[-most:]:
+            ((_, text),) = wire.exchange(server.address, [wire.query(f"echotrain::noise_matrix/{name}"), wire.close()]).responses
+            assert text.startswith(f"coils {self.coils} samples {NOISE} "), (name, text[:200])
+            rows = [np.array(line.split(), float) for line in text.splitlines()[1 + self.coils :]]
+            noise = self.kept[name].astype(complex)
+            truth = noise @ noise.conj().T / (NOISE - 1)
+            for a, row in enumerate(rows):  # written with six digits
+                error = np.abs(row[0::2] + 1j * row[1::2] - truth[a, : a + 1]).max()
+                assert error < 1e-5 * np.abs(truth).max(), (name, error)
+            assert len(rows) == self.coils
+
+    def check_all(self):
+        """The last server sends what is left; then the peer has every image that was ever in the spool, whole."""
+        pydicom = pytest.importorskip("pydicom", reason="pydicom is not installed (./run setup test)")
+        server = self.start()
+        wait_until(lambda: not [n for n in os.listdir(self.spool / "pacs") if n.endswith(".dcm")], "an empty spool", 180)
+        assert server.stop() == 0, server.text()
+        self.peer.stop()
+        assert not os.listdir(self.spool / "pacs" / "refused")
+        assert not [name for name in os.listdir(self.spool / "pacs") if name.endswith(".part")]
+        arrived = self.peer.uids()
+        images = [pydicom.dcmread(path) for path in sorted(pathlib.Path(self.seen).iterdir())]
+        for one in images:
+            assert one.pixel_array.shape == (self.matrix, self.matrix) and one.SOPInstanceUID in arrived, one.SOPInstanceUID
+        return {"kept": len(self.kept), "seen": len(images), "arrived": len(arrived)}
