@@ -11,6 +11,12 @@ namespace echotrain::config {
 
 namespace {
 
+const std::vector<std::pair<std::string, ClientPipelines>>& client_pipelines() {
+  static const std::vector<std::pair<std::string, ClientPipelines>> all = {
+      {"off", ClientPipelines::off}, {"gadgets", ClientPipelines::gadgets}, {"all", ClientPipelines::all}};
+  return all;
+}
+
 OptionTable<TlsOptions> tls_options() {
   using O = TlsOptions;
   return OptionTable<O>()
@@ -140,6 +146,14 @@ const OptionTable<ServerOptions>& server_option_table() {
           .folders("plugins", &S::plugins,
                    "folder of gadgets compiled elsewhere (*.so), which the server loads when it starts")
           .text("default_pipeline", &S::default_pipeline, "pipeline for clients that ask for none")
+          .choice_of<ClientPipelines>(
+              "client_pipelines", &S::client_pipelines, client_pipelines(),
+              "pipelines that clients may send: none, those of gadgets that compute in the server, or also such that "
+              "send to dicom.peers and mrd_servers and run modules of python_modules; a line of token_file may say "
+              "otherwise for its client")
+          .list("share", &S::share, "group",
+                "clients that may use each other's noise and reference lines, as mr1=token:console;address:10.1.2.3: "
+                "members are token:NAME, certificate:SUBJECT, address:NETWORK")
           .path("assets", &S::assets, "DIR",
                 "folder of files that pipelines may name: coil maps, reference images (ISMRMRD HDF5)")
           .group("", &S::steps, step_option_table())
@@ -218,6 +232,12 @@ const OptionTable<ServerOptions>& server_option_table() {
           .group("", &S::resources, resource_option_table())
           .naming_errors();
   return table;
+}
+
+std::optional<ClientPipelines> read_client_pipelines(std::string_view name) {
+  for (const auto& [text, value] : client_pipelines())
+    if (text == name) return value;
+  return std::nullopt;
 }
 
 ServerOptions read_server_variables() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +79,15 @@ struct AdminOptions {
   bool asked_for = false;          ///< bind or port was given: a failure to bind is then an error
 };
 
+/// Whether clients may send pipelines of their own.
+enum class ClientPipelines {
+  off,      ///< they name one that the server has
+  gadgets,  ///< of gadgets that compute in the server, without DICOM peers, Python modules and other servers
+  all       ///< of all that the server's options let pipelines name
+};
+/// Their names, as options have them; nothing for another text.
+std::optional<ClientPipelines> read_client_pipelines(std::string_view name);
+
 /// The options that main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
 struct ServerOptions {
   std::string bind = "127.0.0.1";
@@ -94,7 +104,9 @@ struct ServerOptions {
   std::vector<std::string> pipelines;
   std::vector<std::string> plugins;  ///< folders
   std::string default_pipeline;
-  std::string assets;  ///< folder of the files that pipelines may name
+  ClientPipelines client_pipelines = ClientPipelines::gadgets;
+  std::vector<std::string> share;  ///< groups of clients that are one: "NAME=MEMBER;MEMBER"
+  std::string assets;              ///< folder of the files that pipelines may name
   StepOptions steps;
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";

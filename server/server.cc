@@ -69,7 +69,9 @@ void Server::open_admin_port() {
     admin_ = parts.admin(
         context_, environment_,
         [this](std::uint64_t id, const protocol::Error& reason) { return listener_.stop_session(id, reason); },
-        [this](int socket, const std::string& peer) { return listener_.add_own(socket, peer); });
+        [this](int socket, const std::string& peer, const std::string& capture) {
+          return listener_.add_own(socket, peer, capture);
+        });
   } catch (const std::runtime_error& error) {
     if (options.asked_for) throw;
     write_log(LogLevel::warning, fmt::format("no admin port: {}", error.what()));

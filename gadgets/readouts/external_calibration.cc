@@ -1,13 +1,17 @@
 #include "gadgets/readouts/external_calibration.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "gadgets/numerics/team/team.h"
+#include "gadgets/shared/scan_port.h"
 #include "gadgets/shared/store/coil_labels.h"
+#include "protocol/data/device.h"
 
 namespace echotrain {
 namespace {
@@ -25,6 +29,33 @@ bool is_accelerated(const protocol::Encoding& encoding) {
 bool same_fov(const StoredSpace& a, const StoredSpace& b) {
   return std::equal(a.fov_mm.begin(), a.fov_mm.end(), b.fov_mm.begin(),
                     [](double left, double right) { return std::abs(left - right) <= 1e-3 * std::max(left, right); });
+}
+
+double distance(const Vector& a, const Vector& b) { return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]); }
+
+/// [degrees]; 0 where either has no length, as senders leave directions out.
+double angle_between(const Vector& a, const Vector& b) {
+  const double lengths = distance(a, {}) * distance(b, {});
+  if (!(lengths > 0)) return 0;
+  return std::acos(std::clamp(dot(a, b) / lengths, -1.0, 1.0)) * 180 / std::numbers::pi;
+}
+
+/// What of two readouts' places differs, for people. Half a degree moves the edge of a field of view of 240 mm by 1 mm.
+std::vector<std::string> differences_of_place(const AcquisitionHeader& a, const AcquisitionHeader& b) {
+  constexpr double kSame_mm = 1, kSame_deg = 0.5;
+  std::vector<std::string> out;
+  const auto compare = [&](const char* what, double difference, double most, const char* unit) {
+    if (!(difference <= most)) out.push_back(fmt::format("its {} differs by {:.1f} {}", what, difference, unit));
+  };
+  const auto table = [](const AcquisitionHeader& of) {
+    return Vector{of.patient_table_position[0], of.patient_table_position[1], of.patient_table_position[2]};
+  };
+  compare("position", distance(position_of(a), position_of(b)), kSame_mm, "mm");
+  compare("readout direction", angle_between(read_direction(a), read_direction(b)), kSame_deg, "degrees");
+  compare("phase direction", angle_between(phase_direction(a), phase_direction(b)), kSame_deg, "degrees");
+  compare("slice direction", angle_between(slice_direction(a), slice_direction(b)), kSame_deg, "degrees");
+  compare("table position", distance(table(a), table(b)), kSame_mm, "mm");
+  return out;
 }
 
 /// Readouts [begin, end) of a batch, their coils in another order: [readout, coil, sample].
@@ -53,7 +84,7 @@ Parameters<ExternalCalibration::Options> ExternalCalibration::parameters() {
 
 void ExternalCalibration::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  measurement_id_ = header.measurement_id;
+  measurement_ = {scan.compute.cache<ScanPort>().owner, protocol::device_of(header.xml), header.measurement_id};
   labels_ = header.coil_labels;
   dependencies_ = calibration_dependencies(header);
   for (const auto& encoding : header.encodings) {
@@ -104,9 +135,13 @@ void ExternalCalibration::finish(End how, const Emit<Readouts>& /*emit*/) {
   scan_->compute.synchronize();  // copies to the host may be under way
   CalibrationRecord kept = record();
   const std::int64_t count = kept.count();
-  if (store().add(measurement_id_, std::move(kept)))
-    scan_->info(fmt::format("{} reference lines of {} coils are kept for scans that name measurement {}", count,
-                            kept_coils_, end_of_id(measurement_id_)));
+  const auto added = store().add(measurement_, std::move(kept));
+  if (added != ScanStore::Added::no)
+    scan_->info(fmt::format("{} reference lines of {} coils are kept for scans that name measurement {}{}", count,
+                            kept_coils_, end_of_id(measurement_.measurement_id),
+                            added == ScanStore::Added::replaced ? ", in place of what an earlier scan left" : ""));
+  else
+    scan_->info("reference lines are not kept for later scans: scan_store_mib has no room for them");
 }
 
 /// Whether lines of other scans can be had. Ranks have stores of their own, and could reconstruct differently.
@@ -124,7 +159,8 @@ bool ExternalCalibration::is_wanted(const AcquisitionHeader& head) {
 }
 
 void ExternalCalibration::keep(const Readouts& readouts) {
-  if (!options_.keep || measurement_id_.empty() || too_many_ || !has_store() || store().hours() == 0) return;
+  if (!options_.keep || measurement_.measurement_id.empty() || too_many_ || !has_store() || store().hours() == 0)
+    return;
   const auto& shape = readouts.data.shape();  // [readout, coil, sample]
   for (std::size_t begin = 0, end = 0; begin < readouts.heads.size(); begin = end) {
     end = begin + 1;
@@ -180,7 +216,7 @@ void ExternalCalibration::look_up(Mode mode, int coils, const Emit<Readouts>& em
   std::string why_not;
   for (const std::string& id : dependencies_) {
     why_not = fmt::format("the measurement {} that the header names for calibration ", end_of_id(id));
-    const auto record = store().find(id);
+    const auto record = store().find({measurement_.owner, measurement_.device, id});
     if (!record) {
       why_not += fmt::format("is not known here (reference lines are kept for {} h, in memory)", store().hours());
       continue;
@@ -191,6 +227,7 @@ void ExternalCalibration::look_up(Mode mode, int coils, const Emit<Readouts>& em
       why_not += reason;
       continue;
     }
+    used_id_ = id;
     used_unix_s_ = record->made_unix_s;
     scan_->info(fmt::format("reference lines are those of another scan, {} ({} lines, {} s old)", end_of_id(id),
                             record->count(), std::max<std::int64_t>(0, unix_seconds() - used_unix_s_)));
@@ -264,7 +301,7 @@ std::vector<Readouts> ExternalCalibration::lines_for(const CalibrationRecord& re
       for (;;) {
         head->active_channels = static_cast<std::uint16_t>(coils);
         batch.heads.push_back(*head);
-        places_.try_emplace(head->idx.slice, position_of(*head));
+        places_.try_emplace(head->idx.slice, *head);
         if (end == lines.heads.size() || !(head = head_of(end))) break;
         if (head->encoding_space_ref != batch.heads.back().encoding_space_ref) break;
         ++end;
@@ -283,17 +320,16 @@ std::vector<Readouts> ExternalCalibration::lines_for(const CalibrationRecord& re
   return out;
 }
 
-/// Says so where a slice of the images is not where its reference lines were acquired.
+/// Refuses images of a slice that is not where its reference lines were acquired.
 void ExternalCalibration::check_place(const AcquisitionHeader& head) {
   const auto place = places_.find(head.idx.slice);
   if (place == places_.end()) return;
-  const Vector here = position_of(head);
-  const double away = std::hypot(here[0] - place->second[0], here[1] - place->second[1], here[2] - place->second[2]);
-  constexpr double kSame_mm = 1;
-  if (away > kSame_mm)
-    scan_->warn(fmt::format(
-        "the reference lines of slice {} are of a place that is {:.1f} mm away from the slice; its images may alias",
-        head.idx.slice, away));
+  const std::vector<std::string> differences = differences_of_place(head, place->second);
+  if (!differences.empty())
+    throw ClientError(fmt::format(
+        "external_calibration: slice {} is not where the reference lines of measurement {} were acquired, which the "
+        "header names for it: {}. Send reference lines of this place, or a header that names none",
+        head.idx.slice, end_of_id(used_id_), fmt::join(differences, ", ")));
   places_.erase(place);
 }
 

@@ -31,7 +31,8 @@ namespace echotrain {
 /// scan; of several, the last one that is known. Several ranks neither keep nor use lines of other scans.
 ///
 /// Without lines that fit, a warning says why, and the scan goes on without any, or is refused (`require_calibration`).
-/// Images made with them note calibration_from "store" and calibration_age_s.
+/// A scan whose slices lie elsewhere than the lines (position, directions, table) is refused: their coils see it
+/// otherwise. Images made with them note calibration_from "store" and calibration_age_s.
 class ExternalCalibration final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -77,12 +78,14 @@ class ExternalCalibration final : public Gadget<Readouts, Readouts> {
 
   Options options_;
   Scan* scan_ = nullptr;
-  std::string measurement_id_;
+  RecordKey measurement_;  // this one
   std::vector<std::string> dependencies_, labels_;
   std::vector<Space> spaces_;  // per encoding
   bool looked_up_ = false, own_came_ = false;
-  std::int64_t used_unix_s_ = 0;            // when the lines that are used were measured; 0: none are
-  std::map<std::uint16_t, Vector> places_;  // of their slices, until an image of the slice comes
+  std::int64_t used_unix_s_ = 0;  // when the lines that are used were measured; 0: none are
+  std::string used_id_;           // of the measurement that brought them
+  /// A line of each of their slices, until an image of the slice comes.
+  std::map<std::uint16_t, protocol::AcquisitionHeader> places_;
   std::vector<Kept> kept_;
   std::uint64_t kept_bytes_ = 0;
   int kept_coils_ = 0;

@@ -7,8 +7,10 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/team/team.h"
+#include "gadgets/shared/scan_port.h"
 #include "gadgets/shared/store/coil_labels.h"
 #include "gadgets/shared/view/scan_view.h"
+#include "protocol/data/device.h"
 
 namespace echotrain {
 namespace {
@@ -29,7 +31,7 @@ Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() {
 
 void NoiseAdjust::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  measurement_id_ = header.measurement_id;
+  measurement_ = {scan.compute.cache<ScanPort>().owner, protocol::device_of(header.xml), header.measurement_id};
   dependency_ = header.noise_dependency;
   labels_ = header.coil_labels;
   bandwidth_ = header.relative_receiver_noise_bandwidth.value_or(1.0);
@@ -61,7 +63,7 @@ void NoiseAdjust::process(Readouts&& readouts, const Emit<Readouts>& emit) {
 
 /// Keeps what was measured for scans that name this one.
 void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
-  if (how != End::complete || !covariance_ || measurement_id_.empty() || !has_store()) return;
+  if (how != End::complete || !covariance_ || measurement_.measurement_id.empty() || !has_store()) return;
   if (!labels_.empty() && labels_.size() != static_cast<std::size_t>(covariance_->coils())) {
     scan_->info(fmt::format("noise is not kept for later scans: {} labels of the header do not name {} coils",
                             labels_.size(), covariance_->coils()));
@@ -81,9 +83,14 @@ void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
         fmt::format("the noise of {} coils has no usable covariance and is not kept for later scans", record.coils));
     return;
   }
-  scan_->compute.resources().get<NoiseStore>().add(measurement_id_, record);
-  scan_->info(fmt::format("noise of {} coils ({} samples) is kept for scans that name measurement {}", record.coils,
-                          record.samples, end_of_id(measurement_id_)));
+  NoiseStore& store = scan_->compute.resources().get<NoiseStore>();
+  if (store.hours() == 0) return;
+  const auto added = store.add(measurement_, record);
+  if (added == ScanStore::Added::no)
+    return scan_->info("noise is not kept for later scans: scan_store_mib has no room for it");
+  scan_->info(fmt::format("noise of {} coils ({} samples) is kept for scans that name measurement {}{}", record.coils,
+                          record.samples, end_of_id(measurement_.measurement_id),
+                          added == ScanStore::Added::replaced ? ", in place of what an earlier scan left" : ""));
 }
 
 void NoiseAdjust::whiten(Readouts& readouts) {
@@ -131,7 +138,7 @@ void NoiseAdjust::look_up(int coils, bool imaging) {
   if (has_store()) {
     NoiseStore& store = scan_->compute.resources().get<NoiseStore>();
     why_not = fmt::format("is not known here (noise is kept for {} h)", store.hours());
-    if (const auto record = store.find(dependency_)) {
+    if (const auto record = store.find({measurement_.owner, measurement_.device, dependency_})) {
       stored_ = of_these_coils(*record, coils, why_not);
       stored_unix_s_ = record->made_unix_s;
     }

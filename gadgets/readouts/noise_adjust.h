@@ -60,7 +60,8 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
 
   Options options_;
   Scan* scan_ = nullptr;
-  std::string measurement_id_, dependency_;
+  RecordKey measurement_;  // this one
+  std::string dependency_;
   std::vector<std::string> labels_;
   double bandwidth_ = 1;  // relative receiver noise bandwidth
   std::optional<numerics::NoiseCovariance> covariance_;

@@ -1,5 +1,5 @@
 // What a scan's gadgets and the program that runs it have for each other beside data: results that come on their own,
-// between readouts, and what the host has said.
+// between readouts, what the host has said, and whose scan it is.
 #pragma once
 
 #include <functional>
@@ -16,6 +16,9 @@ struct ScanPort {
   std::function<void()> wait_for_room;
   /// {"parameters": {...}} as the host has sent it, for gadgets that hand it on. Empty: it has sent nothing.
   std::string host_json{};
+  /// The client's identity: what scans leave in a ScanStore is found by the same client's only. Empty: the program has
+  /// no clients.
+  std::string owner{};
 };
 
 }  // namespace echotrain

@@ -2,8 +2,8 @@
 
 #include <charconv>
 #include <cmath>
-#include <pugixml.hpp>
 
+#include "protocol/data/header_element.h"
 #include "protocol/data/layout.h"
 #include "protocol/data/text.h"
 
@@ -12,26 +12,6 @@ namespace {
 
 constexpr std::uint64_t kReversed = acquisition_flag(22);
 constexpr std::size_t kLongestName = 64;
-
-/// An element's name without its prefix.
-std::string_view plain_name(const pugi::xml_node& node) {
-  const std::string_view full = node.name();
-  return full.substr(full.find(':') + 1);
-}
-
-pugi::xml_node child_named(const pugi::xml_node& parent, std::string_view name, std::size_t number = 0) {
-  for (const pugi::xml_node child : parent.children())
-    if (plain_name(child) == name && number-- == 0) return child;
-  return {};
-}
-
-std::string_view text_of(const pugi::xml_node& parent, std::string_view name, std::size_t number = 0) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::string_view text = child_named(parent, name, number).child_value();
-  const std::size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
 
 /// The finite number that a text is.
 std::optional<double> number_in(std::string_view text) {

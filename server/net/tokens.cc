@@ -1,6 +1,7 @@
 #include "server/net/tokens.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
@@ -12,37 +13,60 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kShortest = 16;
+constexpr std::string_view kName = "name=", kPipelines = "client_pipelines=";
 }  // namespace
 
 Tokens::Tokens(std::string file) : file_(std::move(file)) { reload(); }
 
 void Tokens::reload() {
   std::ifstream in(file_);
-  std::vector<Digest> digests;
+  std::vector<Line> lines;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
     line.erase(line.find_last_not_of(" \t\r") + 1);
     line.erase(0, line.find_first_not_of(" \t"));
-    if (line.empty() || line.front() == '#') continue;
-    if (line.size() < kShortest)
-      throw std::runtime_error(fmt::format(
-          "{}:{}: a token has at least {} characters; 'openssl rand -hex 16' makes one", file_, number, kShortest));
-    digests.push_back(digest_of(line));
+    if (!line.empty() && line.front() != '#') lines.push_back(read(line, fmt::format("{}:{}", file_, number)));
   }
-  if (digests.empty())
+  if (lines.empty())
     throw std::runtime_error(fmt::format(
         "the token file '{}' cannot be read or has no token; write one per line ('openssl rand -hex 16' makes one)",
         file_));
   const std::scoped_lock lock(mutex_);
-  digests_ = std::move(digests);
+  lines_ = std::move(lines);
 }
 
-bool Tokens::contain(const Digest& digest) const {
+/// Tokens may have blanks in them: what stands behind one is taken from the end of the line.
+Tokens::Line Tokens::read(std::string line, const std::string& place) {
+  std::optional<std::string> name, pipelines;
+  for (std::size_t blank; (blank = line.find_last_of(" \t")) != std::string::npos;) {
+    const std::string word = line.substr(blank + 1);
+    std::optional<std::string>* const given = word.starts_with(kName)        ? &name
+                                              : word.starts_with(kPipelines) ? &pipelines
+                                                                             : nullptr;
+    if (given == nullptr) break;
+    if (*given) throw std::runtime_error(fmt::format("{}: '{}' is given twice", place, word));
+    *given = word.substr(word.find('=') + 1);
+    if ((*given)->empty()) throw std::runtime_error(fmt::format("{}: nothing follows '{}'", place, word));
+    line.erase(line.find_last_not_of(" \t", blank) + 1);
+  }
+  if (line.size() < kShortest)
+    throw std::runtime_error(
+        fmt::format("{}: a token has at least {} characters; 'openssl rand -hex 16' makes one", place, kShortest));
+  Line out{digest_of(line), {}};
+  out.grant.identity = name ? "token:" + *name : fmt::format("token#{:02x}", fmt::join(out.digest, ""));
+  if (pipelines) out.grant.client_pipelines = config::read_client_pipelines(*pipelines);
+  if (pipelines && !out.grant.client_pipelines)
+    throw std::runtime_error(fmt::format("{}: client_pipelines is off, gadgets or all, not '{}'", place, *pipelines));
+  return out;
+}
+
+std::optional<Tokens::Grant> Tokens::find(const Digest& digest) const {
   const std::scoped_lock lock(mutex_);
-  bool found = false;
-  for (const Digest& known : digests_) found |= CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0;
-  return found;
+  const Line* found = nullptr;
+  for (const Line& line : lines_)
+    if (CRYPTO_memcmp(line.digest.data(), digest.data(), digest.size()) == 0) found = &line;
+  return found == nullptr ? std::nullopt : std::optional<Grant>(found->grant);
 }
 
 Tokens::Digest Tokens::digest_of(std::string_view token) {

@@ -4,16 +4,22 @@
 #include <array>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/server_options.h"
+
 namespace echotrain::server {
 
-/// A file of tokens, one per line; empty lines and lines that begin with # are skipped. Thread-safe.
+/// A file of tokens, one per line; empty lines and lines that begin with # are skipped. Behind a token may stand
+/// " name=WORD", by which it is known, and " client_pipelines=off", "gadgets" or "all", in place of the option of that
+/// name. Thread-safe.
 class Tokens {
  public:
-  /// std::runtime_error when the file cannot be read, has no token, or has one of fewer than 16 characters.
+  /// std::runtime_error when the file cannot be read, has no token, or has one of fewer than 16 characters, or when
+  /// something is wrong behind one.
   explicit Tokens(std::string file);
   /// Reads the file again; what fails leaves the tokens as they were.
   void reload();
@@ -23,12 +29,27 @@ class Tokens {
   /// What may be kept of a token: no dump of this process shows one.
   using Digest = std::array<unsigned char, 32>;
   static Digest digest_of(std::string_view token);
-  bool contain(const Digest& digest) const;
+  bool contain(const Digest& digest) const { return find(digest).has_value(); }
+
+  /// What a token stands for.
+  struct Grant {
+    std::string identity;  ///< "token:NAME", or "token#DIGEST" where it has no name; lines may move
+    std::optional<config::ClientPipelines> client_pipelines;  ///< nothing: as the option says
+  };
+  /// Nothing for a token that the file does not have. Takes a time that does not depend on which characters are equal.
+  std::optional<Grant> find(std::string_view token) const { return find(digest_of(token)); }
+  std::optional<Grant> find(const Digest& digest) const;
 
  private:
+  struct Line {
+    Digest digest;
+    Grant grant;
+  };
+  static Line read(std::string line, const std::string& place);
+
   const std::string file_;
   mutable std::mutex mutex_;
-  std::vector<Digest> digests_;
+  std::vector<Line> lines_;
 };
 
 }  // namespace echotrain::server

@@ -28,6 +28,8 @@ class Transport {
   virtual const char* name() const = 0;  ///< "plain" or "TLS"
   /// Whether the peer's identity is known: its certificate was checked, or it is the parent process of this one.
   virtual bool authenticated() const = 0;
+  /// Whom the peer's checked certificate is for, as RFC 2253 writes it ("CN=mr1,O=Clinic"); empty without one.
+  virtual std::string subject() const { return ""; }
 
   /// Does the TLS handshake, where there is one, before the first byte. `why` gets the text of an error that has one.
   virtual asio::awaitable<void> open(error_code& error, std::string& why) = 0;

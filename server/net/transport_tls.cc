@@ -1,6 +1,7 @@
 // TLS by OpenSSL on a socket that never blocks. Not Boost's ssl::stream: its shutdown waits for the peer and cannot end
 // one direction only, which is how a session ends (docs/protocol.md, "Exchange").
 #include <fmt/format.h>
+#include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <climits>
 #include <fstream>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -38,6 +40,15 @@ std::string take_error() {
   return text;
 }
 
+std::string subject_of(X509& certificate) {
+  const std::unique_ptr<BIO, decltype(&BIO_free)> text(BIO_new(BIO_s_mem()), &BIO_free);
+  char* bytes = nullptr;
+  if (!text || X509_NAME_print_ex(text.get(), X509_get_subject_name(&certificate), 0, XN_FLAG_RFC2253) < 0)
+    throw std::bad_alloc();
+  const long size = BIO_get_mem_data(text.get(), &bytes);
+  return {bytes, static_cast<std::size_t>(std::max(0L, size))};
+}
+
 class TlsTransport : public Transport {
  public:
   TlsTransport(StreamSocket socket, SslPointer ssl) : Transport(std::move(socket)), ssl_(std::move(ssl)) {
@@ -48,12 +59,15 @@ class TlsTransport : public Transport {
   }
   const char* name() const override { return "TLS"; }
   bool authenticated() const override { return authenticated_; }
+  std::string subject() const override { return subject_; }
 
   asio::awaitable<void> open(error_code& error, std::string& why) override {
     co_await retry([this] { return SSL_do_handshake(ssl_.get()); }, error);
     why = std::move(why_);
     if (!why.empty()) co_await drain();
-    authenticated_ = !error && SSL_get0_peer_certificate(ssl_.get()) != nullptr;  // OpenSSL has verified it
+    X509* const certificate = error ? nullptr : SSL_get0_peer_certificate(ssl_.get());  // OpenSSL has verified it
+    authenticated_ = certificate != nullptr;
+    if (authenticated_) subject_ = subject_of(*certificate);
   }
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
@@ -160,6 +174,7 @@ class TlsTransport : public Transport {
 
   SslPointer ssl_;
   bool authenticated_ = false;
+  std::string subject_;
   std::string why_;
   error_code later_;  // that came with bytes, which the caller got first
 };

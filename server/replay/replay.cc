@@ -181,7 +181,7 @@ std::uint64_t Replays::start(const std::string& capture, const std::string& pipe
     return fail(refusal, kBusy, "the system gives no socket pair: " + system_text(errno));
   Source source{capture, std::move(file), Descriptor(pair[0]), bytes, *header, {}};
   protocol::encode(protocol::ConfigFile{pipeline}, source.config);
-  const auto session = add_session_(pair[1], peer);
+  const auto session = add_session_(pair[1], peer, capture);
   if (!session) return fail(refusal, kBusy, session.error().message);
   if (thread_.joinable()) thread_.join();  // it has ended
   const int socket = source.socket.get();

@@ -14,8 +14,10 @@
 namespace echotrain::server {
 
 /// Begins a session on a connected socket, which it owns from then on, also when it fails. `peer` is "address:port" of
-/// the one that wants it: places are counted for that address. Gives the session's number. From any thread.
-using AddSession = std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer)>;
+/// the one that wants it: places are counted for that address. `capture` is sent. Gives the session's number. From any
+/// thread.
+using AddSession =
+    std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer, const std::string& capture)>;
 
 /// What is wrong with a wish, with a status of HTTP.
 struct ReplayRefusal {

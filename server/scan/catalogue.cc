@@ -16,9 +16,10 @@ using protocol::Error;
 using protocol::Result;
 
 Catalogue::Catalogue(config::PipelineLibrary library, std::string default_pipeline, const Registry& registry,
-                     std::vector<std::string> dicom_peers)
+                     std::vector<std::string> dicom_peers, config::ClientPipelines client_pipelines)
     : registry_(registry),
       dicom_peers_(std::move(dicom_peers)),
+      client_pipelines_(client_pipelines),
       library_(std::move(library)),
       default_(std::move(default_pipeline)) {
   for (const config::PipelineSpec& spec : library_.all()) plans_[spec.name] = check(spec);
@@ -101,6 +102,25 @@ bool Catalogue::offers(const Plan& plan) const {
   // A file's name: that of what a client sends is none.
   const auto own = plans_.find(plan->spec().name);
   return own != plans_.end() && own->second->spec().mark.file == plan->spec().mark.file;
+}
+
+std::optional<Error> Catalogue::refusal_of(const Plan& plan, std::optional<config::ClientPipelines> granted) const {
+  const config::ClientPipelines allowed = granted.value_or(client_pipelines_);
+  if (allowed == config::ClientPipelines::all || offers(plan)) return std::nullopt;
+  if (allowed == config::ClientPipelines::off)
+    return Error{"not-allowed",
+                 fmt::format("this server runs its own pipelines only (its option client_pipelines is off); it has: {}",
+                             fmt::join(library_.names(), ", "))};
+  const config::PipelineSpec& spec = plan->spec();
+  std::string what = spec.dicom_peers.empty() ? "" : "key 'dicom'";
+  for (const char* gadget : {"python", "mrd_server"})
+    if (!config::parameters_of(spec, gadget, "").empty()) what = fmt::format("gadget '{}'", gadget);
+  if (what.empty()) return std::nullopt;
+  return Error{"not-allowed",
+               fmt::format("the {} is for pipelines of the server's own, and pipeline '{}' is its client's; who runs "
+                           "the server can add it to the folder `pipelines`, set client_pipelines: all, or write "
+                           "client_pipelines=all behind the client's token",
+                           what, protocol::printable(spec.name, 255))};
 }
 
 std::string Catalogue::describe() const {

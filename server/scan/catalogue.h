@@ -3,11 +3,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/pipeline_spec.h"
+#include "config/server_options.h"
 #include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/engine/pipeline.h"
 #include "protocol/data/result.h"
@@ -22,9 +24,10 @@ class Catalogue {
   /// Checks every pipeline of the library. Throws config::ConfigError on the first bad one, and std::invalid_argument
   /// when `default_pipeline` is neither empty nor known.
   /// `registry` has the gadgets that pipelines may name, and must outlive this.
-  /// Pipelines may send images to `dicom_peers` only.
+  /// Pipelines may send images to `dicom_peers` only. `client_pipelines`: what clients' own pipelines may name.
   explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "",
-                     const Registry& registry = Registry::builtin(), std::vector<std::string> dicom_peers = {});
+                     const Registry& registry = Registry::builtin(), std::vector<std::string> dicom_peers = {},
+                     config::ClientPipelines client_pipelines = config::ClientPipelines::gadgets);
 
   /// A pipeline as it is to run.
   struct Choice {
@@ -49,6 +52,8 @@ class Catalogue {
   protocol::Result<Choice> with_values(const Plan& plan, const HostParameters& host) const;
   /// Whether this is a pipeline of the server's own, not one that a client sent; a host may have set its parameters.
   bool offers(const Plan& plan) const;
+  /// Why a client may not run this pipeline, where it is its own. `granted` stands in place of the option.
+  std::optional<protocol::Error> refusal_of(const Plan& plan, std::optional<config::ClientPipelines> granted) const;
   /// One line per pipeline: name and description.
   std::string describe() const;
   const config::PipelineLibrary& library() const { return library_; }
@@ -60,6 +65,7 @@ class Catalogue {
  private:
   const Registry& registry_;
   std::vector<std::string> dicom_peers_;
+  const config::ClientPipelines client_pipelines_;
   config::PipelineLibrary library_;
   std::map<std::string, Plan, std::less<>> plans_;
   std::string default_;

@@ -13,21 +13,29 @@ namespace echotrain::server {
 
 namespace {
 
+/// What the store has for this client.
+template <class Store>
+auto record_of(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+  Store& store = resources.get<Store>();
+  return asker.device ? store.find({asker.owner, *asker.device, measurement_id})
+                      : store.find_of_any_device(asker.owner, measurement_id);
+}
+
 double hours_since(std::int64_t unix_s) {
   return static_cast<double>(std::max<std::int64_t>(0, unix_seconds() - unix_s)) / 3600;
 }
 
 /// Whether the noise of this measurement is known, for clients that would otherwise send the noise scan again.
-std::string answer_noise(const std::string& measurement_id, numerics::Resources& resources) {
-  const auto record = resources.get<NoiseStore>().find(measurement_id);
+std::string answer_noise(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+  const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
   return fmt::format("known {} coils {} us {:.1f} h", record->coils, record->dwell_us,
                      hours_since(record->made_unix_s));
 }
 
 /// Covariance of the noise of this measurement, half of whose power is in the real part: docs/protocol.md has the form.
-std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources) {
-  const auto record = resources.get<NoiseStore>().find(measurement_id);
+std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+  const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
   const auto coils = static_cast<std::size_t>(record->coils);
   std::string out = fmt::format("coils {} samples {} us {} age_s {:.0f}\n", coils, record->samples, record->dwell_us,
@@ -45,8 +53,8 @@ std::string answer_noise_matrix(const std::string& measurement_id, numerics::Res
 }
 
 /// Whether its reference lines are known.
-std::string answer_calibration(const std::string& measurement_id, numerics::Resources& resources) {
-  const auto record = resources.get<CalibrationStore>().find(measurement_id);
+std::string answer_calibration(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+  const auto record = record_of<CalibrationStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
   return fmt::format("known {} coils {} lines {:.1f} h", record->coils, record->count(),
                      hours_since(record->made_unix_s));
@@ -56,7 +64,8 @@ std::string answer_calibration(const std::string& measurement_id, numerics::Reso
 
 std::string_view version() { return ECHOTRAIN_VERSION; }
 
-std::string answer_query(std::string_view name, const Catalogue& catalogue, numerics::Resources& resources) {
+std::string answer_query(std::string_view name, const Catalogue& catalogue, numerics::Resources& resources,
+                         const Asker& asker) {
   // Gadgetron's clients ask these to learn whom they talk to.
   if (name == "gadgetron::version") return fmt::format("Echotrain {} (speaks Gadgetron's protocol)", version());
   if (name == "gadgetron::build") return fmt::format("Echotrain {}", version());
@@ -68,12 +77,12 @@ std::string answer_query(std::string_view name, const Catalogue& catalogue, nume
   if (name == "echotrain::version") return std::string(version());
   if (name == "echotrain::pipelines") return catalogue.describe();
   constexpr std::string_view kNoise = "echotrain::noise/";
-  if (name.starts_with(kNoise)) return answer_noise(std::string(name.substr(kNoise.size())), resources);
+  if (name.starts_with(kNoise)) return answer_noise(std::string(name.substr(kNoise.size())), resources, asker);
   constexpr std::string_view kMatrix = "echotrain::noise_matrix/";
-  if (name.starts_with(kMatrix)) return answer_noise_matrix(std::string(name.substr(kMatrix.size())), resources);
+  if (name.starts_with(kMatrix)) return answer_noise_matrix(std::string(name.substr(kMatrix.size())), resources, asker);
   constexpr std::string_view kCalibration = "echotrain::calibration/";
   if (name.starts_with(kCalibration))
-    return answer_calibration(std::string(name.substr(kCalibration.size())), resources);
+    return answer_calibration(std::string(name.substr(kCalibration.size())), resources, asker);
   return "Unknown query";
 }
 

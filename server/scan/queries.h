@@ -1,6 +1,7 @@
 // Answers to QUERY messages.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,8 +10,15 @@
 
 namespace echotrain::server {
 
+/// Who asks. What scans have left is told to the client that left it, and to nobody that it exists.
+struct Asker {
+  std::string owner;                  ///< the client's identity
+  std::optional<std::string> device;  ///< of its header; nothing before that has come: any device, if it is one
+};
+
 /// The text that answers the query `name`; "Unknown query" for a name that is not known.
-std::string answer_query(std::string_view name, const Catalogue& catalogue, numerics::Resources& resources);
+std::string answer_query(std::string_view name, const Catalogue& catalogue, numerics::Resources& resources,
+                         const Asker& asker);
 
 /// The program's version.
 std::string_view version();

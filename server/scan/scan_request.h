@@ -16,6 +16,8 @@ struct ScanRequest {
   protocol::Header header;
   std::string set_by_host;  ///< "strength=2, search=3": parameters for the images' meta attributes; may be empty
   std::string host_json;    ///< for steps that take what the host has sent; empty: nothing was sent
+  std::string occasion{};   ///< tells the scan from all others, also such with the same header: its capture's name
+  std::string owner{};      ///< the client's identity: what the scan leaves for later ones is its own
   std::shared_ptr<ScanOnlooker> onlooker{};  ///< null: nobody can look
 };
 

@@ -158,7 +158,7 @@ void Worker::work() {
                                  if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();
                                  outbox_->wait_for_room(cancelled_);
                                },
-                               request_.host_json};
+                               request_.host_json, request_.owner};
   if (request_.onlooker) request_.onlooker->watch(pipeline, compute);
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;

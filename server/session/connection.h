@@ -72,6 +72,7 @@ class Connection {
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
   bool captured = true;  ///< where the server captures anything
+  std::string replayed;  ///< the capture that its bytes come from; empty: they are its peer's
   bool opened = false;   ///< the handshake is done: bytes may be exchanged
   /// Asks for a session's slot; an error when there is none. Until then the connection has one of max_connecting.
   std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; };

@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include "protocol/data/device.h"
 #include "protocol/wire/codec.h"
-#include "server/scan/queries.h"
 
 namespace echotrain::server {
 
@@ -76,10 +76,10 @@ Step Dialogue::handle(const protocol::Message& message) {
             // What scans have left is for clients that may make scans.
             const bool of_scans =
                 query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
-            const bool secret = tokens_ != nullptr && !admissible() && of_scans;
+            const bool secret = client_.needs_token && !admissible() && of_scans;
             Step step;
-            step.response = protocol::Response{query.correlation_id,
-                                               secret ? "unknown" : answer_query(query.name, catalogue_, resources_)};
+            step.response = protocol::Response{
+                query.correlation_id, secret ? "unknown" : answer_query(query.name, catalogue_, resources_, asker())};
             return step;
           },
           [&](const protocol::Response&) -> Step {
@@ -125,6 +125,21 @@ std::optional<Error> Dialogue::refusal_of(std::uint16_t id) const {
   return std::nullopt;
 }
 
+Asker Dialogue::asker() const {
+  return {identity_.text, header_ ? std::optional(protocol::device_of(header_->xml)) : std::nullopt};
+}
+
+void Dialogue::introduce(Client client) {
+  client_ = std::move(client);
+  identify(std::nullopt);
+}
+
+void Dialogue::identify(const std::optional<Tokens::Grant>& grant) {
+  static const Identities nobody_joined;
+  const Identities& identities = client_.identities != nullptr ? *client_.identities : nobody_joined;
+  identity_ = identities.of(grant ? grant->identity : "", client_.subject, client_.peer);
+}
+
 Error Dialogue::misplaced_config() const {
   if (config_came_) return {"duplicate-config", "a second config came; one connection carries one measurement"};
   return {"out-of-order", "a config came after the header"};
@@ -137,7 +152,14 @@ Step Dialogue::take(const Config& config) {
     return step;
   }
   config_came_ = true;
-  choice_ = tokens_ == nullptr || tokens_->contain(config.token) ? config.choice : unauthorized();
+  const std::optional<Tokens::Grant> grant =
+      client_.tokens != nullptr ? client_.tokens->find(config.token) : std::nullopt;
+  identify(grant);
+  choice_ = !client_.needs_token || grant ? config.choice : unauthorized();
+  if (*choice_)
+    if (std::optional<Error> refusal =
+            catalogue_.refusal_of((**choice_).plan, grant ? grant->client_pipelines : std::nullopt))
+      choice_ = *std::move(refusal);
   state_ = State::header;
   Step step;
   if (*choice_) {
@@ -162,12 +184,12 @@ Step Dialogue::on_header(const std::string& xml) {
 
 Result<Catalogue::Choice> Dialogue::choice() const {
   if (choice_) return *choice_;
-  if (tokens_ != nullptr) return unauthorized();
+  if (client_.needs_token) return unauthorized();
   return named(catalogue_, "");
 }
 
 bool Dialogue::expects_header() const {
-  return !header_ && (choice_ ? static_cast<bool>(*choice_) : tokens_ == nullptr && catalogue_.has_default());
+  return !header_ && (choice_ ? static_cast<bool>(*choice_) : !client_.needs_token && catalogue_.has_default());
 }
 
 Step Dialogue::take(Result<protocol::Header> header) {
@@ -186,7 +208,7 @@ Step Dialogue::start(Catalogue::Choice choice) {
                              "reconstructs readouts; such a header suits only pipelines from image to image",
                              choice.plan->spec().name));
   Step step;
-  step.start = ScanRequest{choice.plan, *header_, choice.set_by_host, choice.used.json};
+  step.start = ScanRequest{choice.plan, *header_, choice.set_by_host, choice.used.json, "", identity_.text};
   choice_ = std::move(choice);
   return step;
 }

@@ -8,8 +8,10 @@
 #include "protocol/data/limits.h"
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
+#include "server/net/identity.h"
 #include "server/net/tokens.h"
 #include "server/scan/catalogue.h"
+#include "server/scan/queries.h"
 #include "server/scan/scan_request.h"
 
 namespace echotrain::server {
@@ -31,8 +33,17 @@ class Dialogue {
   Dialogue(const Catalogue& catalogue, const protocol::Limits& limits, numerics::Resources& resources)
       : catalogue_(catalogue), limits_(limits), resources_(resources) {}
 
-  /// From now on the client must send one of these tokens in a config text. `tokens` must outlive this.
-  void require(const Tokens& tokens) { tokens_ = &tokens; }
+  /// What is known of the client before it says anything. What it points to must outlive the dialogue.
+  struct Client {
+    std::string peer;                        ///< "10.1.2.3:4711", or what it is if it has no address
+    std::string subject;                     ///< of its checked certificate; empty: it has none
+    const Identities* identities = nullptr;  ///< null: nobody is joined to others
+    const Tokens* tokens = nullptr;          ///< null: there are none
+    bool needs_token = false;                ///< it must send one of them in a config text
+  };
+  void introduce(Client client);
+  /// As far as it is known: a token may still come with the config.
+  const Identity& identity() const { return identity_; }
 
   Step handle(const protocol::Message& message);
 
@@ -65,6 +76,8 @@ class Dialogue {
   std::optional<protocol::Error> config_error() const;
 
  private:
+  Asker asker() const;
+  void identify(const std::optional<Tokens::Grant>& grant);
   protocol::Error misplaced_config() const;
   protocol::Error too_early(protocol::MessageId id) const;
   protocol::Result<Catalogue::Choice> choice() const;
@@ -76,7 +89,8 @@ class Dialogue {
   const Catalogue& catalogue_;
   const protocol::Limits& limits_;
   numerics::Resources& resources_;  // of which a client may ask
-  const Tokens* tokens_ = nullptr;
+  Client client_;
+  Identity identity_{"program:unknown"};
   State state_ = State::config;
   std::optional<protocol::Result<Catalogue::Choice>> choice_;
   std::string warning_;  // about the config; for the client, once its header has come

@@ -12,6 +12,8 @@
 
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/cuda/completions.h"
+#include "gadgets/shared/store/noise_store.h"
+#include "server/base/log.h"
 #include "server/session/parts.h"
 
 namespace echotrain::server {
@@ -61,6 +63,15 @@ std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& option
   return std::make_shared<CaptureStore>(options, queues, std::move(disk));
 }
 
+void tell_of_former_noise(numerics::Resources& resources) {
+  const std::size_t files = resources.get<NoiseStore>().former_files();
+  if (files > 0)
+    write_log(LogLevel::info,
+              fmt::format("{} files of noise in the cache folder are of another version, which did not note whose they "
+                          "are: they are not used",
+                          files));
+}
+
 std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
   const Parts& parts = Parts::built();
   if (parts.dicom_peers != nullptr) return parts.dicom_peers(options);
@@ -103,6 +114,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
                              const Registry& registry, std::shared_ptr<numerics::Resources> resources, Disk disk) {
   require(options.backend);
   check_memory(options);
+  tell_of_former_noise(*resources);
   const std::shared_ptr<numerics::MemoryBudget> memory = resources->memory();
   const int cores = resources->threads().size();
   auto tidier = std::make_shared<Tidier>(resources);
@@ -111,7 +123,8 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   Environment environment{
       options,
       {.header_bytes = kMostHeaderBytes},
-      Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom)),
+      Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom),
+                options.client_pipelines),
       std::move(resources),
       memory,
       std::make_shared<Reservations>(memory, options.max_waiting),
@@ -129,7 +142,8 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
       std::move(idle_tuner),
       /*live=*/nullptr,
       /*onlookers=*/nullptr,
-      AllowList(options.per_address_exempt, "per_address_exempt")};
+      AllowList(options.per_address_exempt, "per_address_exempt"),
+      std::make_shared<const Identities>(options.share)};
   const Parts& parts = Parts::built();
   if (parts.dicom != nullptr) parts.dicom(environment);
   if (parts.live != nullptr) parts.live(environment);

@@ -22,6 +22,7 @@
 #include "server/metrics/session_status.h"
 #include "server/net/allow_list.h"
 #include "server/net/certificates.h"
+#include "server/net/identity.h"
 #include "server/net/tokens.h"
 #include "server/scan/catalogue.h"
 #include "server/scan/compute_pool.h"
@@ -42,20 +43,21 @@ struct Environment {
   std::shared_ptr<numerics::MemoryBudget> memory;  ///< of the resources: all that this process takes of the machine's
   std::shared_ptr<Reservations> reservations;      ///< of that memory
   std::shared_ptr<ComputePool> compute;
-  std::shared_ptr<Turns> turns;                ///< of the addresses whose scans run
-  std::shared_ptr<ReadTurns> read_turns;       ///< of the sessions that bring much at once
-  std::shared_ptr<Spinning> spinning;          ///< null: all threads sleep while they wait
-  std::shared_ptr<Certificates> certificates;  ///< null: no TLS
-  std::shared_ptr<Tokens> tokens;              ///< null: no token is required
-  std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
-  std::shared_ptr<DicomOutput> dicom;          ///< null: no DICOM peers
-  std::shared_ptr<ImageSinks> sinks;           ///< the same
-  std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
-  std::shared_ptr<Tidier> tidier;              ///< gives back what sessions have freed
-  std::shared_ptr<IdleTuner> idle_tuner;       ///< makes later scans faster while none runs
-  std::shared_ptr<LiveBoard> live;             ///< null: nobody can look
-  std::shared_ptr<Onlookers> onlookers;        ///< the same
-  AllowList exempt;                            ///< per_address_exempt
+  std::shared_ptr<Turns> turns;                  ///< of the addresses whose scans run
+  std::shared_ptr<ReadTurns> read_turns;         ///< of the sessions that bring much at once
+  std::shared_ptr<Spinning> spinning;            ///< null: all threads sleep while they wait
+  std::shared_ptr<Certificates> certificates;    ///< null: no TLS
+  std::shared_ptr<Tokens> tokens;                ///< null: no token is required
+  std::shared_ptr<CaptureStore> captures;        ///< null: nothing is captured
+  std::shared_ptr<DicomOutput> dicom;            ///< null: no DICOM peers
+  std::shared_ptr<ImageSinks> sinks;             ///< the same
+  std::shared_ptr<Tokens> admin_tokens;          ///< null: nobody may change anything over the admin port
+  std::shared_ptr<Tidier> tidier;                ///< gives back what sessions have freed
+  std::shared_ptr<IdleTuner> idle_tuner;         ///< makes later scans faster while none runs
+  std::shared_ptr<LiveBoard> live;               ///< null: nobody can look
+  std::shared_ptr<Onlookers> onlookers;          ///< the same
+  AllowList exempt;                              ///< per_address_exempt
+  std::shared_ptr<const Identities> identities;  ///< of the option `share`
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "server/base/log.h"
+#include "server/net/identity.h"
 
 namespace echotrain::server {
 
@@ -243,14 +244,10 @@ bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& pe
   return true;
 }
 
-protocol::Result<std::uint64_t> Listener::add_own(int socket, const std::string& peer) {
+protocol::Result<std::uint64_t> Listener::add_own(int socket, const std::string& peer, const std::string& capture) {
   const asio::any_io_executor strand = asio::make_strand(context_);
   asio::local::stream_protocol::socket own(strand, asio::local::stream_protocol(), socket);
-  error_code unknown;
-  std::string host = peer.substr(0, peer.rfind(':'));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  asio::ip::address address = asio::ip::make_address(host, unknown);
-  if (unknown) address = asio::ip::address_v4::loopback();
+  const asio::ip::address address = address_of(peer).value_or(asio::ip::address_v4::loopback());
   std::uint64_t id = 0;
   std::shared_ptr<Session> session;
   {
@@ -261,7 +258,7 @@ protocol::Result<std::uint64_t> Listener::add_own(int socket, const std::string&
     session = std::make_shared<Session>(
         make_plain_transport(std::move(own), /*authenticated=*/true), strand, peer, id, environment_,
         [this, id] { remove(id, false); }, [this, id] { return admit(id); });
-    session->leave_uncaptured();
+    session->is_replay(capture);
     slots_.connect(id, address, Clock::now());
     try {
       sessions_[id] = session;

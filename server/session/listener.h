@@ -41,8 +41,9 @@ class Listener {
   bool stop_session(std::uint64_t id, const protocol::Error& reason);
 
   /// Begins a session on a connected socket of this process, which is closed when that fails. `peer` is "address:port"
-  /// of the one who wants it: the bounds of that address hold. Nothing of it is captured. Gives its number.
-  protocol::Result<std::uint64_t> add_own(int socket, const std::string& peer);
+  /// of the one who wants it: the bounds of that address hold. Its bytes come from `capture`, and are not captured.
+  /// Gives its number.
+  protocol::Result<std::uint64_t> add_own(int socket, const std::string& peer, const std::string& capture);
 
   std::optional<tcp::endpoint> plain_endpoint() const { return endpoint_of(false); }
   std::optional<tcp::endpoint> tls_endpoint() const { return endpoint_of(true); }

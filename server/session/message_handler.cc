@@ -236,6 +236,7 @@ asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
   co_await scan_.prepare(request);
   if (connection_.ending()) co_return;
   capture_.admit();
+  request.occasion = connection_.replayed.empty() ? capture_.name() : connection_.replayed;
   // While the scan waits, the client's data go to the capture, or wait on the client's side.
   if (!scan_.has_place() && capture_.can_spill()) {
     waiting_scan_ = std::move(request);

@@ -22,8 +22,9 @@ namespace echotrain::server {
 struct Parts {
   /// Ends the session of a number with a reason that its client is told. False: there is none. From any thread.
   using StopSession = std::function<bool(std::uint64_t, const protocol::Error&)>;
-  /// Takes a connected socket as a client's, and gives its session's number.
-  using AddSession = std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer)>;
+  /// Takes a connected socket, over which a capture comes, as a client's, and gives its session's number.
+  using AddSession =
+      std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer, const std::string& capture)>;
 
   /// The admin port, and all that it shows. Throws std::runtime_error that says what to do when it cannot be served.
   std::unique_ptr<Port> (*admin)(asio::io_context&, const Environment&, StopSession, AddSession) = nullptr;

@@ -44,7 +44,10 @@ asio::awaitable<void> Reader::open() {
   std::string why;
   co_await transport.open(error, why);
   connection_.opened = !error;
-  if (connection_.environment.tokens && !transport.authenticated()) dialogue_.require(*connection_.environment.tokens);
+  const Environment& environment = connection_.environment;
+  dialogue_.introduce({connection_.replayed.empty() ? connection_.status->peer : "replay", transport.subject(),
+                       environment.identities.get(), environment.tokens.get(),
+                       environment.tokens && !transport.authenticated()});
   if (error && !connection_.end.gone) {
     transport.close();  // an orderly end, so that TLS's alert arrives
     connection_.lose(fmt::format("the {} handshake with {} failed: {}", transport.name(), connection_.status->peer,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "protocol/data/result.h"
 #include "server/metrics/scan_summary.h"
@@ -31,8 +32,11 @@ class Session : public std::enable_shared_from_this<Session> {
       const Environment& environment, std::function<void()> ended,
       std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; });
 
-  /// Before start(): its bytes are not captured, as they come from a capture.
-  void leave_uncaptured() { connection_.captured = false; }
+  /// Before start(): its bytes come from a capture, so they are not captured, and no client's.
+  void is_replay(std::string capture) {
+    connection_.captured = false;
+    connection_.replayed = std::move(capture);
+  }
   /// On the strand.
   void start();
   /// Instead of start(): tells the client why it is not served, and ends.

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <utility>
 
 #include "server/base/clock.h"
+#include "server/capture/capture_files.h"
 
 namespace echotrain::server {
 
@@ -43,6 +45,10 @@ void SessionCapture::admit() {
   if (!connection_.environment.captures || !connection_.captured || std::exchange(admitted_, true)) return;
   open();
   if (too_much_held_) capture_->stop("too much came before its header");
+}
+
+std::string SessionCapture::name() const {
+  return capture_ ? capture_->name() : capture_name(std::chrono::system_clock::now(), connection_.log.id());
 }
 
 void SessionCapture::open() {

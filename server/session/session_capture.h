@@ -36,6 +36,8 @@ class SessionCapture {
   void admit();
   /// The disk is behind: the session reads no more until this changes.
   bool full() const { return capture_ && capture_->full(); }
+  /// Of the capture's file; where nothing is captured, a name that no other scan has.
+  std::string name() const;
   bool stopped() const { return capture_ && capture_->stopped(); }
   std::uint64_t size() const { return capture_->size(); }
   /// Acts, once, on a capture that has stopped: tells the client, or ends the session.

@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   server::Dialogue dialogue(fuzz::shipped_pipelines(), limits, *fuzz::resources());
   static const server::Tokens tokens = one_token();
   const bool guarded = size % 2 == 1;
-  if (guarded) dialogue.require(tokens);
+  if (guarded) dialogue.introduce({"10.1.2.3:4711", "", nullptr, &tokens, true});
   auto bytes = fuzz::as_bytes(data, size);
   bool started = false;
   bool knows_token = false;

@@ -51,16 +51,20 @@ std::uint64_t CalibrationRecord::bytes() const {
 
 CalibrationStore::CalibrationStore(const numerics::Resources& resources) : ScanStore(resources, kCalibration) {}
 
-std::shared_ptr<const CalibrationRecord> CalibrationStore::find(const std::string& measurement_id) {
-  return std::static_pointer_cast<const CalibrationRecord>(ScanStore::find(measurement_id).record);
+std::shared_ptr<const CalibrationRecord> CalibrationStore::find(const RecordKey& key) {
+  return std::static_pointer_cast<const CalibrationRecord>(ScanStore::find(key).record);
 }
 
-bool CalibrationStore::add(const std::string& measurement_id, CalibrationRecord record) {
+std::shared_ptr<const CalibrationRecord> CalibrationStore::find_of_any_device(const std::string& owner,
+                                                                              const std::string& measurement_id) {
+  return std::static_pointer_cast<const CalibrationRecord>(ScanStore::find_of_any_device(owner, measurement_id).record);
+}
+
+ScanStore::Added CalibrationStore::add(const RecordKey& key, CalibrationRecord record) {
   const std::uint64_t bytes = record.bytes();
-  if (measurement_id.empty() || !is_sound(record) || bytes > most_bytes() || hours() == 0) return false;
+  if (!is_sound(record) || bytes > most_bytes()) return Added::no;
   const std::int64_t made = record.made_unix_s;
-  ScanStore::add(measurement_id, {std::make_shared<const CalibrationRecord>(std::move(record)), bytes, made}, "");
-  return true;
+  return ScanStore::add(key, {std::make_shared<const CalibrationRecord>(std::move(record)), bytes, made}, "");
 }
 
 std::vector<CalibrationStore::Listed> CalibrationStore::list() {

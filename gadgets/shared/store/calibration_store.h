@@ -39,16 +39,19 @@ struct CalibrationRecord {
   std::uint64_t bytes() const;
 };
 
-/// Reference lines by the measurement ID of the scan that brought them. K-space shows the patient: it stays in memory.
+/// Reference lines of the scans that brought them. K-space shows the patient: it stays in memory.
 class CalibrationStore : public ScanStore {
  public:
   explicit CalibrationStore(const numerics::Resources& resources);
 
   /// Null: not known.
-  std::shared_ptr<const CalibrationRecord> find(const std::string& measurement_id);
-  /// Replaces what was known of this ID. False: it is not kept, because the ID is empty, or because it has no lines, or
-  /// lines that are not of `coils` coils and of `spaces`, or more bytes than the bound.
-  bool add(const std::string& measurement_id, CalibrationRecord record);
+  std::shared_ptr<const CalibrationRecord> find(const RecordKey& key);
+  /// See ScanStore.
+  std::shared_ptr<const CalibrationRecord> find_of_any_device(const std::string& owner,
+                                                              const std::string& measurement_id);
+  /// Replaces what was known of this key. It is not kept where the ID is empty, and where it has no lines, or lines
+  /// that are not of `coils` coils and of `spaces`, or more bytes than there is room for.
+  Added add(const RecordKey& key, CalibrationRecord record);
 
   struct Listed {
     std::string digest;  ///< its first 8 hexadecimal digits

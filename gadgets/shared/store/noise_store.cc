@@ -7,7 +7,7 @@
 namespace echotrain {
 namespace {
 
-constexpr ScanStore::Kind kNoise{"noise", {'E', 'C', 'H', 'O', 'N', 'O', 'I', '1'}};
+constexpr ScanStore::Kind kNoise{"noise", {'E', 'C', 'H', 'O', 'N', 'O', 'I', '2'}};
 
 bool is_matrix(const NoiseRecord& record) {
   return record.coils >= 1 && record.coils <= kMostStoredCoils &&
@@ -41,12 +41,18 @@ ScanStore::Kept NoiseStore::kept(std::shared_ptr<const NoiseRecord> record) {
   return {std::move(record), bytes, made};
 }
 
-std::shared_ptr<const NoiseRecord> NoiseStore::find(const std::string& measurement_id) {
-  return std::static_pointer_cast<const NoiseRecord>(ScanStore::find(measurement_id).record);
+std::shared_ptr<const NoiseRecord> NoiseStore::find(const RecordKey& key) {
+  return std::static_pointer_cast<const NoiseRecord>(ScanStore::find(key).record);
 }
 
-void NoiseStore::add(const std::string& measurement_id, const NoiseRecord& record) {
-  if (is_matrix(record)) ScanStore::add(measurement_id, kept(std::make_shared<NoiseRecord>(record)), packed(record));
+std::shared_ptr<const NoiseRecord> NoiseStore::find_of_any_device(const std::string& owner,
+                                                                  const std::string& measurement_id) {
+  return std::static_pointer_cast<const NoiseRecord>(ScanStore::find_of_any_device(owner, measurement_id).record);
+}
+
+ScanStore::Added NoiseStore::add(const RecordKey& key, const NoiseRecord& record) {
+  if (!is_matrix(record)) return Added::no;
+  return ScanStore::add(key, kept(std::make_shared<NoiseRecord>(record)), packed(record));
 }
 
 std::vector<NoiseStore::Listed> NoiseStore::list() {

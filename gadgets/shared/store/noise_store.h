@@ -24,15 +24,17 @@ struct NoiseRecord {
   std::uint64_t bytes() const;
 };
 
-/// Noise by the measurement ID of the scan that measured it.
+/// Noise of the scans that measured it.
 class NoiseStore : public ScanStore {
  public:
   explicit NoiseStore(const numerics::Resources& resources);
 
   /// Null: not known.
-  std::shared_ptr<const NoiseRecord> find(const std::string& measurement_id);
-  /// Replaces what was known of this ID. An empty ID, and a record that is not a matrix, is not kept.
-  void add(const std::string& measurement_id, const NoiseRecord& record);
+  std::shared_ptr<const NoiseRecord> find(const RecordKey& key);
+  /// See ScanStore.
+  std::shared_ptr<const NoiseRecord> find_of_any_device(const std::string& owner, const std::string& measurement_id);
+  /// Replaces what was known of this key. An empty ID, and a record that is not a matrix, is not kept.
+  Added add(const RecordKey& key, const NoiseRecord& record);
 
   struct Listed {
     std::string digest;  ///< its first 8 hexadecimal digits

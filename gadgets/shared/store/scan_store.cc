@@ -12,8 +12,12 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <new>
+#include <queue>
 #include <random>
+#include <set>
 #include <system_error>
 
 #include "gadgets/shared/store/array_store.h"
@@ -28,6 +32,8 @@ constexpr const char* kSaltFile = "salt";
 constexpr std::size_t kSaltBytes = 32;
 constexpr std::uint64_t kSeed = 7;
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kHeadBytes = 8 + 16 + 8 + 16 + 16 + 8;
+constexpr std::chrono::minutes kLook{1};
 
 std::string random_bytes(std::size_t count) {
   std::random_device device;
@@ -80,6 +86,25 @@ std::string salt_of(const fs::path& folder) {
   return agreed.size() == kSaltBytes ? agreed : salt;
 }
 
+/// What a file takes of the disk, in blocks; 0: there is none.
+std::uint64_t bytes_on_disk(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return 0;
+  constexpr std::uint64_t kBlock = 512;  // stat(2)
+  return std::max(static_cast<std::uint64_t>(status.st_size), static_cast<std::uint64_t>(status.st_blocks) * kBlock);
+}
+
+/// The digest that a file's name, without its ending, stands for.
+std::optional<std::array<unsigned char, 16>> digest_in(const std::string& name) {
+  std::array<unsigned char, 16> digest{};
+  bool good = name.size() == 2 * digest.size();
+  for (std::size_t i = 0; good && i < digest.size(); ++i) {
+    const char* begin = name.data() + 2 * i;
+    good = std::from_chars(begin, begin + 2, digest[i], 16).ptr == begin + 2;
+  }
+  return good ? std::optional(digest) : std::nullopt;
+}
+
 fs::path folder_of(const numerics::ResourceOptions& options, const ScanStore::Kind& kind) {
   const bool keeps =
       kind.files && options.scan_store_disk && options.scan_store_bytes > 0 && options.scan_store_hours > 0;
@@ -111,84 +136,228 @@ ScanStore::ScanStore(const numerics::Resources& resources, const Kind& kind)
 
 ScanStore::~ScanStore() { budget_->withdraw(*this); }
 
-bool ScanStore::too_old(const Kept& kept) const { return unix_seconds() - kept.made_unix_s > hours_ * 3600; }
+bool ScanStore::too_old(std::int64_t made_unix_s) const { return unix_seconds() - made_unix_s > hours_ * 3600; }
 
-ScanStore::Digest ScanStore::digest_of(const std::string& measurement_id) {
-  std::string text;
+/// `what` tells digests of one purpose from others. Sizes go before texts: no two lists of texts are the same bytes.
+ScanStore::Digest ScanStore::digest_of(char what, std::initializer_list<std::string_view> texts) {
+  std::string bytes;
   {
     const std::scoped_lock lock(mutex_);
     if (salt_.empty()) salt_ = salt_of(folder_);
-    text = salt_ + measurement_id;
+    bytes = salt_ + what;
+  }
+  for (const std::string_view text : texts) {
+    put(bytes, static_cast<std::uint64_t>(text.size()));
+    bytes += text;
   }
   std::array<unsigned char, 32> whole{};
-  if (EVP_Digest(text.data(), text.size(), whole.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  if (EVP_Digest(bytes.data(), bytes.size(), whole.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
   Digest digest{};
   std::copy_n(whole.begin(), digest.size(), digest.begin());
   return digest;
+}
+
+ScanStore::Head ScanStore::head_of(const RecordKey& key, std::int64_t made_unix_s) {
+  return {digest_of('r', {key.owner, key.device, key.measurement_id}), digest_of('o', {key.owner}),
+          digest_of('s', {key.owner, key.measurement_id}), made_unix_s};
 }
 
 fs::path ScanStore::file(const Digest& digest) const {
   return folder_ / fmt::format("{:02x}{}", fmt::join(digest, ""), suffix_);
 }
 
-ScanStore::Kept ScanStore::find(const std::string& measurement_id) {
+ScanStore::Kept ScanStore::find(const RecordKey& key) {
+  if (key.measurement_id.empty() || hours_ == 0) return {};
+  return find(digest_of('r', {key.owner, key.device, key.measurement_id}));
+}
+
+ScanStore::Kept ScanStore::find_of_any_device(const std::string& owner, const std::string& measurement_id) {
   if (measurement_id.empty() || hours_ == 0) return {};
-  const Digest digest = digest_of(measurement_id);
+  look_at_folder();
+  const Digest scan = digest_of('s', {owner, measurement_id});
+  std::optional<Digest> one;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Entry& entry : entries_) {
+      if (entry.head.scan != scan || too_old(entry.head.made_unix_s)) continue;
+      if (one) return {};
+      one = entry.head.digest;
+    }
+  }
+  return one ? find(*one) : Kept{};
+}
+
+ScanStore::Kept ScanStore::find(const Digest& digest) {
+  Kept found;
+  bool has_file = false;
   {
     const std::scoped_lock lock(mutex_);
     for (Entry& entry : entries_)
-      if (entry.digest == digest && !too_old(entry.kept)) {
+      if (entry.head.digest == digest && entry.kept.record && !too_old(entry.head.made_unix_s)) {
         entry.used = budget_->now();
-        return entry.kept;
+        found = entry.kept;
+        has_file = entry.disk > 0;
       }
   }
-  const Kept found = read(digest);
-  if (!found.record || too_old(found)) return {};
-  keep(digest, found);
+  if (!found.record) {
+    auto [head, kept] = read(digest);  // another process may have written it
+    if (!kept.record || too_old(head.made_unix_s)) return {};
+    found = kept;
+    has_file = true;
+    keep(head, std::move(kept), {});
+  }
+  std::error_code error;
+  if (has_file) fs::last_write_time(file(digest), fs::file_time_type::clock::now(), error);  // marks it as used
   return found;
 }
 
-void ScanStore::add(const std::string& measurement_id, Kept kept, const std::string& payload) {
-  if (measurement_id.empty() || hours_ == 0) return;
-  const Digest digest = digest_of(measurement_id);
-  keep(digest, std::move(kept));
-  write(digest, payload);
+ScanStore::Added ScanStore::add(const RecordKey& key, Kept kept, const std::string& payload) {
+  if (key.measurement_id.empty() || hours_ == 0) return Added::no;
+  look_at_folder();
+  const Head head = head_of(key, kept.made_unix_s);
+  const fs::path written = write(head, payload);
+  return keep(head, std::move(kept), written);
 }
 
-void ScanStore::keep(const Digest& digest, Kept kept) {
-  if (!budget_->make_room(kept.bytes)) return;
+/// Puts a record into the index, and the file that was written of it to its place; none: it may be there already.
+ScanStore::Added ScanStore::keep(const Head& head, Kept kept, const fs::path& written) {
+  if (!budget_->make_room(kept.bytes)) kept.record = nullptr;
   const std::scoped_lock lock(mutex_);
-  std::erase_if(entries_, [&](const Entry& entry) { return entry.digest == digest || too_old(entry.kept); });
-  entries_.push_front({digest, std::move(kept), budget_->now()});
-  count();
+  std::error_code error;
+  if (!written.empty()) fs::rename(written, file(head.digest), error);
+  if (error) fs::remove(written, error);
+  const auto same = [&](const Entry& entry) { return entry.head.digest == head.digest; };
+  const bool known = std::erase_if(entries_, same) > 0;
+  entries_.push_back({head, std::move(kept), folder_.empty() ? 0 : bytes_on_disk(file(head.digest)), budget_->now()});
+  trim();
+  if (std::none_of(entries_.begin(), entries_.end(), same)) return Added::no;
+  return known ? Added::replaced : Added::fresh;
 }
 
-/// Drops what is beyond the bound, and pays for the rest. Called with mutex_ held.
-void ScanStore::count() {
-  std::uint64_t bytes = 0;
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    if (bytes + entry->kept.bytes > most_bytes_) {
-      entry = entries_.erase(entry);
-    } else {
-      bytes += entry->kept.bytes;
-      ++entry;
-    }
+void ScanStore::forget_file(Entry& entry) {
+  std::error_code error;
+  fs::remove(file(entry.head.digest), error);
+  entry.disk = 0;
+}
+
+void ScanStore::forget(Entry& entry) {
+  forget_memory(entry);
+  if (entry.disk > 0) forget_file(entry);
+}
+
+/// Forgets what is too old, and what is beyond the bounds. With mutex_ held, as those below.
+void ScanStore::trim() {
+  for (Entry& entry : entries_)
+    if (too_old(entry.head.made_unix_s)) forget(entry);
+  clean();
+  trim(
+      most_bytes_, [](const Entry& entry) { return entry.memory(); }, &ScanStore::forget_memory);
+  trim(
+      most_bytes_, [](const Entry& entry) { return entry.disk; }, &ScanStore::forget_file);
+  clean();
+  trim(
+      kMostEntries, [](const Entry&) { return std::uint64_t{1}; }, &ScanStore::forget);
+  clean();
+}
+
+/// Forgets until there is at most `most`, each time of the owner that has most.
+void ScanStore::trim(std::uint64_t most, std::uint64_t (*amount)(const Entry&), void (ScanStore::*give_up)(Entry&)) {
+  std::uint64_t sum = 0;
+  for (const Entry& entry : entries_) sum += amount(entry);
+  if (sum <= most) return;
+  struct Owned {
+    std::uint64_t sum = 0;
+    std::vector<Entry*> entries;
+  };
+  std::map<Digest, Owned> owned;
+  for (Entry& entry : entries_) {
+    if (amount(entry) == 0) continue;
+    Owned& of = owned[entry.head.owner];
+    of.sum += amount(entry);
+    of.entries.push_back(&entry);
   }
+  std::priority_queue<std::pair<std::uint64_t, Owned*>> owners;
+  for (auto& [owner, of] : owned) {
+    std::sort(of.entries.begin(), of.entries.end(), [](const Entry* a, const Entry* b) { return a->used > b->used; });
+    owners.emplace(of.sum, &of);
+  }
+  while (sum > most) {
+    Owned& of = *owners.top().second;
+    owners.pop();
+    Entry& entry = *of.entries.back();
+    const std::uint64_t part = amount(entry);
+    (this->*give_up)(entry);
+    of.entries.pop_back();
+    of.sum -= part;
+    sum -= part;
+    if (!of.entries.empty()) owners.emplace(of.sum, &of);
+  }
+}
+
+/// Takes entries out of the index that are neither in memory nor on the disk, and pays for those that are.
+void ScanStore::clean() {
+  std::erase_if(entries_, [](const Entry& entry) { return !entry.kept.record && entry.disk == 0; });
+  std::uint64_t bytes = 0;
+  for (const Entry& entry : entries_) bytes += entry.memory();
   share_.set(bytes);
 }
 
+/// Brings the index up to what the folder holds, where nobody has for a minute: other programs may have changed it.
+void ScanStore::look_at_folder() {
+  if (folder_.empty()) return;
+  const std::scoped_lock looking(look_mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (looked_ && now - *looked_ < kLook) return;
+  looked_ = now;
+  const std::uint64_t since = budget_->now();
+  trim_stored_files(folder_, kUnfinishedFile, std::numeric_limits<std::uint64_t>::max(), std::chrono::hours(1));
+  std::set<Digest> known, there;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Entry& entry : entries_) known.insert(entry.head.digest);
+  }
+  std::vector<Entry> fresh;
+  for (const StoredFile& stored : stored_files(folder_, suffix_)) {
+    const std::optional<Digest> digest = digest_in(stored.path.stem().string());
+    if (!digest) continue;
+    there.insert(*digest);
+    if (known.contains(*digest)) continue;
+    std::string begin(kHeadBytes, '\0');
+    std::ifstream(stored.path, std::ios::binary).read(begin.data(), kHeadBytes);
+    const auto age =
+        std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::now() - stored.written);
+    const Head former{*digest, {}, {}, unix_seconds() - age.count()};
+    fresh.push_back({read_head(begin).value_or(former), {}, bytes_on_disk(stored.path), budget_->now()});
+    fresh.back().head.digest = *digest;
+  }
+  const std::scoped_lock lock(mutex_);
+  for (Entry& entry : entries_)
+    if (entry.used < since && !there.contains(entry.head.digest)) entry.disk = 0;
+  for (Entry& each : fresh)
+    if (std::none_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& entry) { return entry.head.digest == each.head.digest; }))
+      entries_.push_back(std::move(each));
+  trim();
+}
+
+std::size_t ScanStore::former_files() {
+  look_at_folder();
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::size_t>(
+      std::count_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.head.owner == Digest{}; }));
+}
+
 std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
+  look_at_folder();
   std::vector<std::pair<Digest, Kept>> found;
   {
     const std::scoped_lock lock(mutex_);
-    for (const Entry& entry : entries_) found.emplace_back(entry.digest, entry.kept);
+    for (const Entry& entry : entries_)
+      if (!too_old(entry.head.made_unix_s)) found.emplace_back(entry.head.digest, entry.kept);
   }
-  for (const Digest& digest : files()) {
-    const auto same = [&](const auto& each) { return each.first == digest; };
-    if (std::any_of(found.begin(), found.end(), same)) continue;
-    if (Kept kept = read(digest); kept.record) found.emplace_back(digest, std::move(kept));
-  }
-  std::erase_if(found, [&](const auto& each) { return too_old(each.second); });
+  for (auto& [digest, kept] : found)
+    if (!kept.record) kept = read(digest).second;
+  std::erase_if(found, [](const auto& each) { return !each.second.record; });
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.second.made_unix_s > b.second.made_unix_s; });
   std::vector<std::pair<std::string, Kept>> out;
@@ -197,66 +366,65 @@ std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
   return out;
 }
 
-ScanStore::Kept ScanStore::read(const Digest& digest) const {
-  if (folder_.empty()) return {};
-  const std::string text = contents(file(digest), std::min(most_bytes_, kMostFileBytes));
+/// A file: magic, digest, checksum of all that follows, the rest of the head, the payload.
+std::optional<ScanStore::Head> ScanStore::read_head(std::string_view text) const {
   Taker from{text};
   const auto magic = from.take<std::array<char, 8>>();
-  const auto of = from.take<Digest>();
-  const auto checksum = from.take<std::uint64_t>();
-  if (!from.good || magic != kind_.magic || of != digest ||
-      checksum != digest_bytes(from.left.data(), from.left.size(), kSeed))
-    return {};
-  return unpacked(from.left);
+  Head head{};
+  head.digest = from.take<Digest>();
+  from.take<std::uint64_t>();
+  head.owner = from.take<Digest>();
+  head.scan = from.take<Digest>();
+  head.made_unix_s = from.take<std::int64_t>();
+  return from.good && magic == kind_.magic ? std::optional<Head>(head) : std::nullopt;
 }
 
-void ScanStore::write(const Digest& digest, const std::string& payload) const {
-  if (folder_.empty() || payload.size() > kMostFileBytes) return;
+std::pair<ScanStore::Head, ScanStore::Kept> ScanStore::read(const Digest& digest) const {
+  if (folder_.empty()) return {};
+  const std::string text = contents(file(digest), std::min(most_bytes_, kMostFileBytes));
+  const std::optional<Head> head = read_head(text);
+  if (!head || head->digest != digest) return {};
+  constexpr std::size_t kBefore = sizeof kind_.magic + sizeof(Digest);
+  Taker from{std::string_view(text).substr(kBefore)};
+  if (from.take<std::uint64_t>() != digest_bytes(from.left.data(), from.left.size(), kSeed)) return {};
+  Kept kept = unpacked(std::string_view(text).substr(kHeadBytes));
+  if (kept.made_unix_s != head->made_unix_s) kept.record = nullptr;
+  return {*head, std::move(kept)};
+}
+
+/// Writes a record beside its place; nothing where that is not possible.
+fs::path ScanStore::write(const Head& head, const std::string& payload) const {
+  if (folder_.empty() || payload.size() > kMostFileBytes) return {};
+  std::string rest;
+  put(rest, head.owner);
+  put(rest, head.scan);
+  put(rest, head.made_unix_s);
+  rest += payload;
   std::string text(kind_.magic.begin(), kind_.magic.end());
-  put(text, digest);
-  put(text, digest_bytes(payload.data(), payload.size(), kSeed));
-  text += payload;
-  if (text.size() > most_bytes_) return;
-  trim_stored_files(folder_, suffix_, most_bytes_ - text.size(), std::chrono::hours(hours_));
+  put(text, head.digest);
+  put(text, digest_bytes(rest.data(), rest.size(), kSeed));
+  text += rest;
   fs::path temporary;
-  std::error_code error;
-  if (!write_beside(file(digest), text, temporary)) return;
-  fs::rename(temporary, file(digest), error);
-  if (error) fs::remove(temporary, error);
+  return text.size() <= most_bytes_ && write_beside(file(head.digest), text, temporary) ? temporary : fs::path();
 }
 
-/// Of the files that are there, by their names.
-std::vector<ScanStore::Digest> ScanStore::files() const {
-  std::vector<Digest> out;
-  if (folder_.empty()) return out;
-  for (const StoredFile& file : stored_files(folder_, suffix_)) {
-    const std::string name = file.path.stem().string();
-    Digest digest{};
-    bool good = name.size() == 2 * digest.size();
-    for (std::size_t i = 0; good && i < digest.size(); ++i) {
-      const char* begin = name.data() + 2 * i;
-      good = std::from_chars(begin, begin + 2, digest[i], 16).ptr == begin + 2;
-    }
-    if (good) out.push_back(digest);
-  }
-  return out;
-}
-
-ScanStore::Entries::const_iterator ScanStore::longest_unused() const {
-  return std::min_element(entries_.begin(), entries_.end(),
-                          [](const Entry& a, const Entry& b) { return a.used < b.used; });
+/// Of those in memory, what would go first beyond the bound if all owners were one; end() where there is none.
+std::vector<ScanStore::Entry>::iterator ScanStore::longest_unused() {
+  return std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(!a.kept.record, a.used) < std::pair(!b.kept.record, b.used);
+  });
 }
 
 std::optional<std::uint64_t> ScanStore::unused_since() const {
   const std::scoped_lock lock(mutex_);
-  const auto entry = longest_unused();
-  return entry == entries_.end() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+  const auto entry = const_cast<ScanStore*>(this)->longest_unused();
+  return entry == entries_.end() || !entry->kept.record ? std::nullopt : std::optional<std::uint64_t>(entry->used);
 }
 
 void ScanStore::drop(std::uint64_t) {
   const std::scoped_lock lock(mutex_);
-  if (const auto entry = longest_unused(); entry != entries_.end()) entries_.erase(entry);
-  count();
+  if (const auto entry = longest_unused(); entry != entries_.end()) forget_memory(*entry);
+  clean();
 }
 
 }  // namespace echotrain

@@ -119,7 +119,7 @@ TEST(RankedPipelineTest, NoiseOfOtherScansIsNotUsed) {
   record.covariance = {4.0};
   record.samples = 100;
   record.made_unix_s = std::numeric_limits<std::int32_t>::max();
-  resources->get<NoiseStore>().add("noise", record);
+  resources->get<NoiseStore>().add({"", "", "noise"}, record);
   const auto said = [&](Followers* followers) {
     std::vector<std::string> texts;
     numerics::Context compute(Backend::cpu, resources);

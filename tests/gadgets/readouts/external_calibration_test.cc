@@ -1,4 +1,9 @@
 // Reference lines of an earlier scan, against the same lines sent with the scan itself.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numbers>
+
 #include "gadgets/shared/store/calibration_store.h"
 #include "tests/gadgets/encoding/parallel_scene.h"
 
@@ -237,7 +242,9 @@ TEST_P(ExternalCalibrationTest, MissingLinesAreAWarningOrAnError) {
 }
 
 TEST_P(ExternalCalibrationTest, WhatIsNotKept) {
-  const auto known = [&](const std::string& id) { return resources_->get<CalibrationStore>().find(id) != nullptr; };
+  const auto known = [&](const std::string& id) {
+    return resources_->get<CalibrationStore>().find({"", "", id}) != nullptr;
+  };
   scan(of_scene({"cut", "separate", ""}), scene_.references(left_), grappa_chain(), End::truncated);
   scan(of_scene({"unasked", "separate", ""}), scene_.references(left_),
        grappa_chain("external_calibration: {keep: false}"));
@@ -255,12 +262,42 @@ TEST_P(ExternalCalibrationTest, WhatIsNotKept) {
   EXPECT_TRUE(known("few"));
 }
 
-TEST_P(ExternalCalibrationTest, LinesOfAnotherPlaceAreToldOf) {
-  auto lines = scene_.references(left_);
-  for (auto& line : lines) line.head.position[2] = 12.5f;
-  scan(of_scene({"before", "separate", ""}), std::move(lines));
-  const auto apart = scan(of_scene({"", "external", "before"}), scene_.frame(left_));
-  EXPECT_EQ(apart.warned("the reference lines of slice 0 are of a place that is 12.5 mm away from the slice"), 1);
+TEST_P(ExternalCalibrationTest, LinesOfAnotherPlaceAreRefused) {
+  using Head = protocol::AcquisitionHeader;
+  const auto refusal = [&](const std::function<void(Head&)>& move) {
+    auto lines = scene_.references(left_);
+    for (auto& line : lines) move(line.head);
+    scan(of_scene({"before", "separate", ""}), std::move(lines));
+    return client_error([&] { scan(of_scene({"", "external", "before"}), scene_.frame(left_)); });
+  };
+  EXPECT_EQ(refusal([](Head& head) { head.position[2] = 0.9f; }), "");
+  const std::string apart = refusal([](Head& head) { head.position[2] = 12.5f; });
+  EXPECT_NE(apart.find("slice 0 is not where the reference lines of measurement before were acquired"),
+            std::string::npos);
+  EXPECT_NE(apart.find("its position differs by 12.5 mm."), std::string::npos) << apart;
+  const std::string table = refusal([](Head& head) { head.patient_table_position[2] = -30; });
+  EXPECT_NE(table.find(": its table position differs by 30.0 mm."), std::string::npos) << table;
+  // As a plane of the phantom's that was turned by 2 degrees, where both have directions.
+  const auto turn = [](Head& head, double degrees) {
+    const auto c = static_cast<float>(std::cos(degrees * std::numbers::pi / 180));
+    const auto s = static_cast<float>(std::sin(degrees * std::numbers::pi / 180));
+    const float read[3] = {c, s, 0}, phase[3] = {-s, c, 0}, slice[3] = {0, 0, 1};
+    std::copy_n(read, 3, &head.read_dir[0]);
+    std::copy_n(phase, 3, &head.phase_dir[0]);
+    std::copy_n(slice, 3, &head.slice_dir[0]);
+  };
+  const auto refusal_of_turned = [&](double degrees) {
+    auto lines = scene_.references(left_), frame = scene_.frame(left_);
+    for (auto& line : lines) turn(line.head, 30 + degrees);
+    for (auto& line : frame) turn(line.head, 30);
+    scan(of_scene({"before", "separate", ""}), std::move(lines));
+    return client_error([&] { scan(of_scene({"", "external", "before"}), frame); });
+  };
+  EXPECT_EQ(refusal_of_turned(0.4), "");
+  const std::string turned = refusal_of_turned(2);
+  EXPECT_NE(turned.find("its readout direction differs by 2.0 degrees, its phase direction differs by 2.0 degrees."),
+            std::string::npos)
+      << turned;
 }
 ECHOTRAIN_ON_BACKENDS(ExternalCalibrationTest);
 

@@ -312,15 +312,25 @@ def test_files_that_are_old_or_damaged(folder):
     good = path.read_bytes()
     scan, kspace = image_scan()
 
-    # 8 bytes magic, 16 of the ID's digest, 8 checksum; of the record 4 + 8 + 8 bytes, and then its time in seconds.
+    # 8 bytes magic, 16 of the key's digest, 8 checksum; 16 and 16 of the client's and of its ID's, the record's time in
+    # seconds; of the record 4 + 8 + 8 bytes, and then the time again.
     payload = good[32:]
     assert struct.unpack("<Q", good[24:32])[0] == digest(payload, 7)
     salt = (path.parent / "salt").read_bytes()
-    assert good[8:24] == hashlib.sha256(salt + ID.encode()).digest()[:16]
-    (made,) = struct.unpack("<q", payload[20:28])
+
+    def digest_of(what, *texts):
+        parts = (struct.pack("<Q", len(text)) + text.encode() for text in texts)
+        return hashlib.sha256(salt + what + b"".join(parts)).digest()[:16]
+
+    client = "address:127.0.0.1"
+    assert good[8:24] == digest_of(b"r", client, "", ID)
+    assert payload[:32] == digest_of(b"o", client) + digest_of(b"s", client, ID)
+    (made,) = struct.unpack("<q", payload[32:40])
+    assert payload[32:40] == payload[60:68]
 
     def aged(seconds):
-        older = payload[:20] + struct.pack("<q", made - seconds) + payload[28:]
+        then = struct.pack("<q", made - seconds)
+        older = payload[:32] + then + payload[40:60] + then + payload[68:]
         return good[:24] + struct.pack("<Q", digest(older, 7)) + older
 
     flipped = bytearray(good)

@@ -32,7 +32,8 @@ def server(tmp_path_factory):
     limits = {"connect": 2, "message": MESSAGE_TIMEOUT_S, "send": SEND_TIMEOUT_S, "drain": 2, "idle": 60}
     options = [*itertools.chain(*((f"--{name}-timeout-s", value) for name, value in limits.items()))]
     options += ["--queue-mib", 1, "--spare-memory-s", 0.5]
-    options += ["--python", sys.executable, "--python-modules", steps.MODULES, "--python-memory-mib", 256]
+    options += ["--python", sys.executable, "--python-modules", steps.MODULES, "--python-memory-mib", 256,
+                "--client-pipelines", "all"]
     server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *KEEPS_NONE, *options)
     yield server
     assert server.stop() == 0, server.text()

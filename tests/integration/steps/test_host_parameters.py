@@ -166,7 +166,8 @@ def test_a_token_stays_with_the_server(tmp_path):
 
 def test_another_server_gets_the_text_too(tmp_path, server):
     port = server.address[1]
-    near = Server(tmp_path, "--backend", "cpu", "--mrd-servers", f"127.0.0.1:{port}")
+    near = Server(tmp_path, "--backend", "cpu", "--mrd-servers", f"127.0.0.1:{port}",
+                  "--client-pipelines", "all")  # fmt: skip
     for forwarded in ("true", "false"):
         step = f'mrd_server: {{address: "127.0.0.1:{port}", config: images_invert, host_parameters: {forwarded}}}'
         reply = wire.exchange(near.address, [steps.pipeline(step), DUMMY, text(host(maximum=1000)), SENT,

@@ -21,7 +21,8 @@ def pair(tmp_path_factory):
     """A server, and one in front of it that may send scans there."""
     far = Server(tmp_path_factory.mktemp("far"), "--backend", "cpu")
     address = f"{far.host}:{far.port}"
-    near = Server(tmp_path_factory.mktemp("near"), "--backend", "cpu", "--mrd-servers", address)
+    near = Server(tmp_path_factory.mktemp("near"), "--backend", "cpu", "--mrd-servers", address,
+                  "--client-pipelines", "all")  # fmt: skip
     yield near, address
     assert near.stop() == 0, near.text()
     assert far.stop() == 0, far.text()
@@ -73,7 +74,7 @@ def test_servers_that_the_options_do_not_name_are_not_asked(pair):
 
 def near_of(tmp_path, *addresses):
     arguments = [part for address in addresses for part in ("--mrd-servers", address)]
-    return Server(tmp_path, "--backend", "cpu", *arguments)
+    return Server(tmp_path, "--backend", "cpu", "--client-pipelines", "all", *arguments)
 
 
 def test_servers_that_cannot_be_reached_are_told(tmp_path):

@@ -10,7 +10,7 @@ import wire
 from programs import BIN
 
 COMMAND = [BIN / "echotrain-server", "--stdio", "--backend", "cpu", "--python", sys.executable, "--python-modules",
-           steps.MODULES]  # fmt: skip
+           steps.MODULES, "--client-pipelines", "all"]  # fmt: skip
 
 
 def run(*messages):

@@ -32,7 +32,8 @@ def header(n=N):
 
 
 def start_server(folder, *arguments, modules=MODULES, python=sys.executable, **more):
-    return Server(folder, "--python", python, "--python-modules", modules, "--backend", "cpu", *arguments,
+    return Server(folder, "--python", python, "--python-modules", modules, "--backend", "cpu",
+                  "--client-pipelines", "all", *arguments,
                   **more)  # fmt: skip
 
 

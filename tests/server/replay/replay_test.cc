@@ -55,8 +55,9 @@ const protocol::HeaderText kHeader{"<ismrmrdHeader/>"};
 /// A session that keeps what it is sent.
 struct Taker {
   AddSession session() {
-    return [this](int socket, const std::string& from) -> protocol::Result<std::uint64_t> {
+    return [this](int socket, const std::string& from, const std::string& capture) -> protocol::Result<std::uint64_t> {
       peer = from;
+      replayed = capture;
       thread = std::thread([this, socket] {
         std::array<char, 4096> room;
         while (!hangs_up) {

@@ -18,7 +18,7 @@ using ::testing::MatchesRegex;
 TEST(Queries, SayWhetherNoiseIsKnown) {
   const auto resources = test_resources(1);
   const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
-  const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources); };
+  const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources, {"A", {}}); };
   EXPECT_EQ(ask("echotrain::noise/1.2.3"), "unknown");
   NoiseRecord record;
   record.coils = 2;
@@ -28,7 +28,7 @@ TEST(Queries, SayWhetherNoiseIsKnown) {
   record.made_unix_s =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count() -
       2 * 3600;
-  resources->get<NoiseStore>().add("1.2.3", record);
+  resources->get<NoiseStore>().add({"A", "", "1.2.3"}, record);
   EXPECT_EQ(ask("echotrain::noise/1.2.3"), "known 2 coils 7.5 us 2.0 h");
   EXPECT_EQ(ask("echotrain::noise/1.2.30"), "unknown");
   EXPECT_EQ(ask("echotrain::noise/"), "unknown");
@@ -38,7 +38,7 @@ TEST(Queries, SayWhetherNoiseIsKnown) {
 TEST(Queries, TellTheNoiseOfEachCoil) {
   const auto resources = test_resources(1);
   const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
-  const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources); };
+  const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources, {"A", {}}); };
   EXPECT_EQ(ask("echotrain::noise_matrix/a/b"), "unknown");
   NoiseRecord record;
   record.coils = 2;
@@ -46,9 +46,9 @@ TEST(Queries, TellTheNoiseOfEachCoil) {
   record.dwell_us = 7.5;
   record.samples = 100;
   record.made_unix_s = unix_seconds();
-  resources->get<NoiseStore>().add("unlabelled", record);
+  resources->get<NoiseStore>().add({"A", "", "unlabelled"}, record);
   record.labels = {"Head 1", "Neck"};
-  resources->get<NoiseStore>().add("a/b", record);
+  resources->get<NoiseStore>().add({"A", "", "a/b"}, record);
   EXPECT_THAT(ask("echotrain::noise_matrix/a/b"),
               MatchesRegex("coils 2 samples 100 us 7.5 age_s [0-9]+\nlabel Head 1\nlabel Neck\n"
                            "2 0\n0.5 0.25 1 0\n"));
@@ -58,7 +58,7 @@ TEST(Queries, TellTheNoiseOfEachCoil) {
 TEST(Queries, SayWhetherReferenceLinesAreKnown) {
   const auto resources = test_resources(1);
   const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
-  const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources); };
+  const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources, {"A", {}}); };
   CalibrationRecord record;
   record.coils = 2;
   record.spaces.resize(1);
@@ -67,10 +67,29 @@ TEST(Queries, SayWhetherReferenceLinesAreKnown) {
   for (auto& head : record.lines[0].heads) head.number_of_samples = 4;
   record.lines[0].data.resize(3 * 2 * 4);
   record.made_unix_s = unix_seconds() - 3600;
-  ASSERT_TRUE(resources->get<CalibrationStore>().add("1.2.3", record));
+  ASSERT_EQ(resources->get<CalibrationStore>().add({"A", "", "1.2.3"}, record), ScanStore::Added::fresh);
   EXPECT_EQ(ask("echotrain::calibration/1.2.3"), "known 2 coils 3 lines 1.0 h");
   EXPECT_EQ(ask("echotrain::calibration/1.2"), "unknown");
   EXPECT_EQ(ask("echotrain::noise/1.2.3"), "unknown");
+}
+
+/// A stranger hears the same of what is there and of what is not.
+TEST(Queries, AreAnsweredToTheOwnerOnly) {
+  const auto resources = test_resources(1);
+  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  NoiseRecord record;
+  record.coils = 1;
+  record.covariance = {2.0};
+  record.made_unix_s = unix_seconds();
+  resources->get<NoiseStore>().add({"A", "serial 1", "1"}, record);
+  const auto ask = [&](const std::string& name, const Asker& asker) {
+    return answer_query(name, catalogue, *resources, asker);
+  };
+  for (const std::string name : {"echotrain::noise/", "echotrain::noise_matrix/"}) {
+    for (const Asker& owner : {Asker{"A", {}}, Asker{"A", "serial 1"}}) EXPECT_NE(ask(name + "1", owner), "unknown");
+    for (const Asker& other : {Asker{"B", {}}, Asker{"B", "serial 1"}, Asker{"A", "serial 2"}, Asker{"A", ""}})
+      EXPECT_EQ(ask(name + "1", other), ask(name + "2", other)) << other.owner;
+  }
 }
 
 }  // namespace

@@ -10,6 +10,9 @@
 namespace echotrain {
 namespace {
 
+/// The key of a program without clients.
+RecordKey of(const std::string& measurement_id) { return {"", "", measurement_id}; }
+
 namespace fs = std::filesystem;
 
 /// Two batches of lines, of 8 and of 6 samples.
@@ -53,10 +56,10 @@ TEST_F(CalibrationStoreTest, WhatWasAddedIsFoundInThisProgramAlone) {
   const auto resources = program();
   CalibrationStore& store = resources->get<CalibrationStore>();
   const CalibrationRecord one = lines_of(3, 1), two = lines_of(2, 9);
-  EXPECT_TRUE(store.add("1.2.3", one));
-  EXPECT_TRUE(store.add("4.5.6", two));
+  EXPECT_NE(store.add(of("1.2.3"), one), ScanStore::Added::no);
+  EXPECT_NE(store.add(of("4.5.6"), two), ScanStore::Added::no);
   for (const auto& [id, record] : {std::pair{"1.2.3", one}, std::pair{"4.5.6", two}}) {
-    const auto found = store.find(id);
+    const auto found = store.find(of(id));
     ASSERT_TRUE(found);
     EXPECT_EQ(found->coils, record.coils);
     EXPECT_EQ(found->labels, record.labels);
@@ -64,15 +67,15 @@ TEST_F(CalibrationStoreTest, WhatWasAddedIsFoundInThisProgramAlone) {
     ASSERT_EQ(found->lines.size(), 2u);
     for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(found->lines[i].data, record.lines[i].data);
   }
-  EXPECT_FALSE(store.find("1.2.4"));
-  EXPECT_FALSE(store.find(""));
+  EXPECT_FALSE(store.find(of("1.2.4")));
+  EXPECT_FALSE(store.find(of("")));
   EXPECT_EQ(store.list().size(), 2u);
-  EXPECT_TRUE(store.add("1.2.3", two));
-  EXPECT_EQ(store.find("1.2.3")->coils, 2);
+  EXPECT_NE(store.add(of("1.2.3"), two), ScanStore::Added::no);
+  EXPECT_EQ(store.find(of("1.2.3"))->coils, 2);
   EXPECT_EQ(store.list().size(), 2u);
   // K-space shows the patient: nothing of it is written.
   EXPECT_FALSE(fs::exists(folder_));
-  EXPECT_FALSE(program()->get<CalibrationStore>().find("1.2.3"));
+  EXPECT_FALSE(program()->get<CalibrationStore>().find(of("1.2.3")));
 }
 
 TEST_F(CalibrationStoreTest, BoundsHold) {
@@ -81,19 +84,19 @@ TEST_F(CalibrationStoreTest, BoundsHold) {
   const auto resources = program(5 * size / 2);
   CalibrationStore& store = resources->get<CalibrationStore>();
   for (int i = 0; i < 4; ++i) {
-    EXPECT_TRUE(store.add("id " + std::to_string(i), record));
+    EXPECT_NE(store.add(of("id " + std::to_string(i)), record), ScanStore::Added::no);
     EXPECT_LE(resources->memory()->used(), 5 * size / 2);
   }
-  EXPECT_FALSE(store.find("id 1"));
-  EXPECT_TRUE(store.find("id 2"));
-  EXPECT_TRUE(store.find("id 3"));
+  EXPECT_FALSE(store.find(of("id 1")));
+  EXPECT_TRUE(store.find(of("id 2")));
+  EXPECT_TRUE(store.find(of("id 3")));
   // What is larger than the bound leaves the others where they are.
   CalibrationRecord large = record;
   large.lines.resize(8, record.lines[0]);
-  EXPECT_FALSE(store.add("large", large));
-  EXPECT_TRUE(store.find("id 2"));
-  EXPECT_FALSE(program(size / 2)->get<CalibrationStore>().add("x", record));
-  EXPECT_FALSE(program(1 << 20, 0)->get<CalibrationStore>().add("x", record));
+  EXPECT_EQ(store.add(of("large"), large), ScanStore::Added::no);
+  EXPECT_TRUE(store.find(of("id 2")));
+  EXPECT_EQ(program(size / 2)->get<CalibrationStore>().add(of("x"), record), ScanStore::Added::no);
+  EXPECT_EQ(program(1 << 20, 0)->get<CalibrationStore>().add(of("x"), record), ScanStore::Added::no);
 }
 
 TEST_F(CalibrationStoreTest, WhatIsTooOldIsMissing) {
@@ -102,22 +105,22 @@ TEST_F(CalibrationStoreTest, WhatIsTooOldIsMissing) {
   young.made_unix_s -= 2 * 3600 - 600;
   const auto resources = program(1 << 20, 2);
   CalibrationStore& store = resources->get<CalibrationStore>();
-  store.add("old", old);
-  store.add("young", young);
-  EXPECT_FALSE(store.find("old"));
-  EXPECT_TRUE(store.find("young"));
+  store.add(of("old"), old);
+  store.add(of("young"), young);
+  EXPECT_FALSE(store.find(of("old")));
+  EXPECT_TRUE(store.find(of("young")));
   EXPECT_EQ(store.list().size(), 1u);
 }
 
 TEST_F(CalibrationStoreTest, WhatIsUnsoundIsNotKept) {
   CalibrationStore store(*program());
   const CalibrationRecord good = lines_of(2, 1);
-  EXPECT_TRUE(store.add("good", good));
-  EXPECT_FALSE(store.add("", good));
+  EXPECT_NE(store.add(of("good"), good), ScanStore::Added::no);
+  EXPECT_EQ(store.add(of(""), good), ScanStore::Added::no);
   const auto refused = [&](const std::function<void(CalibrationRecord&)>& spoil) {
     CalibrationRecord bad = good;
     spoil(bad);
-    return !store.add("bad", bad) && !store.find("bad");
+    return store.add(of("bad"), bad) == ScanStore::Added::no && !store.find(of("bad"));
   };
   EXPECT_TRUE(refused([](CalibrationRecord& r) { r.lines.clear(); }));
   EXPECT_TRUE(refused([](CalibrationRecord& r) { r.coils = 0; }));

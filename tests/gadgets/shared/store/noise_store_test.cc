@@ -1,6 +1,7 @@
 #include "gadgets/shared/store/noise_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,9 @@ namespace fs = std::filesystem;
 std::int64_t seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
+
+/// The key of a program without clients.
+RecordKey of(const std::string& measurement_id) { return {"", "", measurement_id}; }
 
 /// A record that no other `seed` gives.
 NoiseRecord record_of(int coils, double seed) {
@@ -64,6 +68,17 @@ class NoiseStoreTest : public ::testing::Test {
     return out;
   }
 
+  /// What they take of the disk [bytes].
+  std::uint64_t blocks() const {
+    std::uint64_t sum = 0;
+    for (const fs::path& path : files()) {
+      struct stat status {};
+      EXPECT_EQ(::stat(path.c_str(), &status), 0);
+      sum += static_cast<std::uint64_t>(status.st_blocks) * 512;
+    }
+    return sum;
+  }
+
   fs::path folder_;
 };
 
@@ -75,23 +90,23 @@ std::string text_of(const fs::path& path) {
 TEST_F(NoiseStoreTest, OtherProgramsFindTheSameBits) {
   const NoiseRecord one = record_of(5, 1), two = record_of(32, 2);
   const auto first = program(), beside = program();
-  first->get<NoiseStore>().add("1.2.3", one);
-  beside->get<NoiseStore>().add("4.5.6", two);
+  first->get<NoiseStore>().add(of("1.2.3"), one);
+  beside->get<NoiseStore>().add(of("4.5.6"), two);
   const auto later = program();
   for (const auto& each : {first, beside, later}) {
     NoiseStore& store = each->get<NoiseStore>();
-    ASSERT_TRUE(store.find("1.2.3"));
-    ASSERT_TRUE(store.find("4.5.6"));
-    EXPECT_TRUE(same(*store.find("1.2.3"), one));
-    EXPECT_TRUE(same(*store.find("4.5.6"), two));
-    EXPECT_FALSE(store.find("1.2.4"));
-    EXPECT_FALSE(store.find(""));
+    ASSERT_TRUE(store.find(of("1.2.3")));
+    ASSERT_TRUE(store.find(of("4.5.6")));
+    EXPECT_TRUE(same(*store.find(of("1.2.3")), one));
+    EXPECT_TRUE(same(*store.find(of("4.5.6")), two));
+    EXPECT_FALSE(store.find(of("1.2.4")));
+    EXPECT_FALSE(store.find(of("")));
     EXPECT_EQ(store.list().size(), 2u);
   }
   const NoiseRecord newer = record_of(5, 7);
-  first->get<NoiseStore>().add("1.2.3", newer);
-  EXPECT_TRUE(same(*first->get<NoiseStore>().find("1.2.3"), newer));
-  EXPECT_TRUE(same(*program()->get<NoiseStore>().find("1.2.3"), newer));
+  first->get<NoiseStore>().add(of("1.2.3"), newer);
+  EXPECT_TRUE(same(*first->get<NoiseStore>().find(of("1.2.3")), newer));
+  EXPECT_TRUE(same(*program()->get<NoiseStore>().find(of("1.2.3")), newer));
 }
 
 TEST_F(NoiseStoreTest, ManyAtOnceAgreeOnTheSalt) {
@@ -106,26 +121,26 @@ TEST_F(NoiseStoreTest, ManyAtOnceAgreeOnTheSalt) {
       for (int i = 0; i < kPrograms; ++i)
         threads.emplace_back([&, i, own = programs[static_cast<std::size_t>(i)]] {
           begin.arrive_and_wait();
-          own->get<NoiseStore>().add("scan " + std::to_string(i), record_of(3, i + 1));
+          own->get<NoiseStore>().add(of("scan " + std::to_string(i)), record_of(3, i + 1));
         });
     }
     const auto later = program();
     for (int i = 0; i < kPrograms; ++i)
-      ASSERT_TRUE(later->get<NoiseStore>().find("scan " + std::to_string(i))) << i << " in round " << round;
+      ASSERT_TRUE(later->get<NoiseStore>().find(of("scan " + std::to_string(i)))) << i << " in round " << round;
   }
 }
 
 TEST_F(NoiseStoreTest, InMemoryOnlyNothingIsWritten) {
   const auto resources = program(1 << 20, 24, false);
-  resources->get<NoiseStore>().add("id", record_of(4, 1));
-  EXPECT_TRUE(resources->get<NoiseStore>().find("id"));
+  resources->get<NoiseStore>().add(of("id"), record_of(4, 1));
+  EXPECT_TRUE(resources->get<NoiseStore>().find(of("id")));
   EXPECT_FALSE(fs::exists(folder_ / "noise"));
-  EXPECT_FALSE(program()->get<NoiseStore>().find("id"));
+  EXPECT_FALSE(program()->get<NoiseStore>().find(of("id")));
 }
 
 TEST_F(NoiseStoreTest, FilesDoNotTellTheMeasurement) {
   const std::string id = "66056_107201_107210_424_Doe";
-  program()->get<NoiseStore>().add(id, record_of(4, 1));
+  program()->get<NoiseStore>().add(of(id), record_of(4, 1));
   int seen = 0;
   for (const auto& each : fs::recursive_directory_iterator(folder_ / "noise")) {
     ++seen;
@@ -138,18 +153,18 @@ TEST_F(NoiseStoreTest, FilesDoNotTellTheMeasurement) {
   // The same ID has another name in another folder.
   const std::string name = files().at(0).filename();
   fs::remove_all(folder_);
-  program()->get<NoiseStore>().add(id, record_of(4, 1));
+  program()->get<NoiseStore>().add(of(id), record_of(4, 1));
   EXPECT_NE(files().at(0).filename(), name);
 }
 
 TEST_F(NoiseStoreTest, NamesAreSaltedSha256ThatOtherUsersDoNotSee) {
-  // The salt "0123456789abcdef0123456789abcdef", the ID "1.2.3": by sha256sum of both.
+  // By Python's hashlib: of the salt, "r", and each text behind its length as a uint64.
   fs::create_directories(folder_ / "noise");
   std::ofstream(folder_ / "noise" / "salt") << "0123456789abcdef0123456789abcdef";
-  program()->get<NoiseStore>().add("1.2.3", record_of(4, 1));
-  EXPECT_EQ(files().at(0).filename(), "3be5d45ab80159ec760ae07e863cb3b6.noise");
+  program()->get<NoiseStore>().add({"address:10.1.2.3", "serial 7", "1.2.3"}, record_of(4, 1));
+  EXPECT_EQ(files().at(0).filename(), "f16d870897d57ed82c193e01632794e5.noise");
   fs::remove_all(folder_);
-  program()->get<NoiseStore>().add("1.2.3", record_of(4, 1));
+  program()->get<NoiseStore>().add(of("1.2.3"), record_of(4, 1));
   EXPECT_EQ(fs::status(folder_ / "noise").permissions(), fs::perms::owner_all);
   for (const fs::path& path : {files().at(0), folder_ / "noise" / "salt"})
     EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write) << path;
@@ -157,12 +172,12 @@ TEST_F(NoiseStoreTest, NamesAreSaltedSha256ThatOtherUsersDoNotSee) {
 
 TEST_F(NoiseStoreTest, DamagedAndForeignFilesAreMissing) {
   const NoiseRecord record = record_of(3, 1);
-  program()->get<NoiseStore>().add("id", record);
+  program()->get<NoiseStore>().add(of("id"), record);
   const fs::path path = files().at(0);
   const std::string good = text_of(path);
   const auto found_with = [&](const std::string& text) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-    return program()->get<NoiseStore>().find("id") != nullptr;
+    return program()->get<NoiseStore>().find(of("id")) != nullptr;
   };
   EXPECT_TRUE(found_with(good));
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -178,55 +193,49 @@ TEST_F(NoiseStoreTest, DamagedAndForeignFilesAreMissing) {
   std::string other = path.filename();
   other[0] = other[0] == '0' ? '1' : '0';
   fs::rename(path, path.parent_path() / other);
-  EXPECT_FALSE(program()->get<NoiseStore>().find("id"));
+  EXPECT_FALSE(program()->get<NoiseStore>().find(of("id")));
   EXPECT_TRUE(program()->get<NoiseStore>().list().empty());
 }
 
 TEST_F(NoiseStoreTest, WhatIsTooOldIsMissingAndGoes) {
-  const auto resources = program(1 << 20, 2);
-  NoiseStore& store = resources->get<NoiseStore>();
   NoiseRecord old = record_of(3, 1), young = record_of(3, 2);
   old.made_unix_s -= 2 * 3600 + 60;
   young.made_unix_s -= 2 * 3600 - 600;
-  store.add("old", old);
-  store.add("young", young);
-  for (const auto& each : {resources, program(1 << 20, 2)}) {
-    EXPECT_FALSE(each->get<NoiseStore>().find("old"));
-    EXPECT_TRUE(each->get<NoiseStore>().find("young"));
-    EXPECT_EQ(each->get<NoiseStore>().list().size(), 1u);
-  }
-  EXPECT_TRUE(program(1 << 20, 3)->get<NoiseStore>().find("old"));
-  // A file that was written so long ago goes when the next one comes.
+  const auto patient = program(1 << 20, 3);
+  patient->get<NoiseStore>().add(of("old"), old);
+  patient->get<NoiseStore>().add(of("young"), young);
+  EXPECT_TRUE(program(1 << 20, 3)->get<NoiseStore>().find(of("old")));
+  // That a file was used just now does not make its record young.
+  const auto other = program(1 << 20, 2);
+  EXPECT_FALSE(other->get<NoiseStore>().find(of("old")));
+  EXPECT_TRUE(other->get<NoiseStore>().find(of("young")));
   EXPECT_EQ(files().size(), 2u);
-  for (const fs::path& path : files())
-    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(3));
-  store.add("new", record_of(3, 3));
+  EXPECT_EQ(other->get<NoiseStore>().list().size(), 1u);
   EXPECT_EQ(files().size(), 1u);
 }
 
 TEST_F(NoiseStoreTest, TheBoundHoldsInMemoryAndOnDisk) {
   const NoiseRecord record = record_of(16, 1);  // some 5 kB
-  const auto resources = program(20000);
+  constexpr std::uint64_t kBound = 40000;
+  const auto resources = program(kBound);
   NoiseStore& store = resources->get<NoiseStore>();
   for (int i = 0; i < 10; ++i) {
-    store.add("id " + std::to_string(i), record);
+    store.add(of("id " + std::to_string(i)), record);
     // Files of one tick of the clock have no order.
     for (const fs::path& path : files())
       fs::last_write_time(path, fs::last_write_time(path) - std::chrono::seconds(10));
   }
-  std::uintmax_t bytes = 0;
-  for (const fs::path& path : files()) bytes += fs::file_size(path);
-  EXPECT_LE(bytes, 20000u);
+  EXPECT_LE(blocks(), kBound);
   EXPECT_GE(files().size(), 3u);
-  for (const auto& each : {resources, program(20000)}) {
-    EXPECT_FALSE(each->get<NoiseStore>().find("id 0"));
-    EXPECT_TRUE(each->get<NoiseStore>().find("id 9"));
-    EXPECT_TRUE(each->get<NoiseStore>().find("id 8"));
+  for (const auto& each : {resources, program(kBound)}) {
+    EXPECT_FALSE(each->get<NoiseStore>().find(of("id 0")));
+    EXPECT_TRUE(each->get<NoiseStore>().find(of("id 9")));
+    EXPECT_TRUE(each->get<NoiseStore>().find(of("id 8")));
   }
   const auto none = program(0), never = program(1 << 20, 0);
   for (const auto& each : {none, never}) {
-    each->get<NoiseStore>().add("id", record);
-    EXPECT_FALSE(each->get<NoiseStore>().find("id"));
+    each->get<NoiseStore>().add(of("id"), record);
+    EXPECT_FALSE(each->get<NoiseStore>().find(of("id")));
   }
 }
 
@@ -236,27 +245,135 @@ TEST_F(NoiseStoreTest, TheBudgetTakesItsMemoryBack) {
   options.memory_budget = 1 << 20;
   const numerics::Resources resources(options);
   NoiseStore store(resources);
-  store.add("id", record_of(16, 1));
+  store.add(of("id"), record_of(16, 1));
   EXPECT_GT(resources.memory()->used(), 16u * 16u * 16u);
   resources.memory()->drop_unused();
   EXPECT_EQ(resources.memory()->used(), 0u);
-  EXPECT_FALSE(store.find("id"));
+  EXPECT_FALSE(store.find(of("id")));
 }
 
 TEST_F(NoiseStoreTest, WhatIsNoMatrixIsNotKept) {
   NoiseRecord record = record_of(3, 1);
   record.covariance.pop_back();
   const auto resources = program();
-  resources->get<NoiseStore>().add("id", record);
-  EXPECT_FALSE(resources->get<NoiseStore>().find("id"));
+  resources->get<NoiseStore>().add(of("id"), record);
+  EXPECT_FALSE(resources->get<NoiseStore>().find(of("id")));
 }
 
 TEST_F(NoiseStoreTest, AFolderThatCannotBeWrittenKeepsItInMemory) {
   fs::create_directories(folder_);
   std::ofstream(folder_ / "noise") << "a file";
   const auto resources = program();
-  resources->get<NoiseStore>().add("id", record_of(3, 1));
-  EXPECT_TRUE(resources->get<NoiseStore>().find("id"));
+  resources->get<NoiseStore>().add(of("id"), record_of(3, 1));
+  EXPECT_TRUE(resources->get<NoiseStore>().find(of("id")));
+}
+
+/// Two scanners that both call a scan "1", two hosts, and a header without a device.
+TEST_F(NoiseStoreTest, OwnersAndDevicesAreApart) {
+  const std::vector<RecordKey> keys = {{"address:10.0.0.1", "serial 1", "1"}, {"address:10.0.0.2", "serial 1", "1"},
+                                       {"address:10.0.0.1", "serial 2", "1"}, {"address:10.0.0.1", "", "1"},
+                                       {"address:10.0.0.1", "serial 11", ""}, {"address:10.0.0.1", "serial 1", "2"}};
+  const auto resources = program();
+  std::vector<NoiseRecord> records;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    records.push_back(record_of(3, 1.0 + static_cast<double>(i)));
+    const auto added = resources->get<NoiseStore>().add(keys[i], records[i]);
+    EXPECT_EQ(added, keys[i].measurement_id.empty() ? ScanStore::Added::no : ScanStore::Added::fresh) << i;
+  }
+  for (const auto& each : {resources, program()})
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto found = each->get<NoiseStore>().find(keys[i]);
+      if (keys[i].measurement_id.empty())
+        EXPECT_FALSE(found);
+      else
+        EXPECT_TRUE(found && same(*found, records[i])) << i;
+    }
+  EXPECT_EQ(resources->get<NoiseStore>().add(keys[0], record_of(3, 9)), ScanStore::Added::replaced);
+  EXPECT_TRUE(same(*program()->get<NoiseStore>().find(keys[1]), records[1]));
+}
+
+TEST_F(NoiseStoreTest, OfSeveralDevicesNoneIsTaken) {
+  const auto resources = program();
+  NoiseStore& store = resources->get<NoiseStore>();
+  store.add({"A", "serial 1", "1"}, record_of(3, 1));
+  for (const auto& each : {resources, program()}) {
+    EXPECT_TRUE(each->get<NoiseStore>().find_of_any_device("A", "1"));
+    EXPECT_FALSE(each->get<NoiseStore>().find_of_any_device("B", "1"));
+    EXPECT_FALSE(each->get<NoiseStore>().find_of_any_device("A", "2"));
+  }
+  store.add({"A", "serial 2", "1"}, record_of(3, 2));
+  for (const auto& each : {resources, program()}) EXPECT_FALSE(each->get<NoiseStore>().find_of_any_device("A", "1"));
+}
+
+/// 122 MB of B, in records of 1 MiB and in small ones, against a store of 8 MiB.
+TEST_F(NoiseStoreTest, NoOwnerPushesOutWhatAnotherHasWithinItsPart) {
+  constexpr std::uint64_t kBound = 8 << 20;
+  const auto resources = program(kBound);
+  NoiseStore& store = resources->get<NoiseStore>();
+  for (int i = 0; i < 4; ++i) store.add({"A", "serial 1", std::to_string(i)}, record_of(64, 1));
+  for (int i = 0; i < 116; ++i) store.add({"B", "", "large " + std::to_string(i)}, record_of(256, 2));
+  for (int i = 0; i < 500; ++i) store.add({"B", "", "small " + std::to_string(i)}, record_of(8, 2));
+  EXPECT_LE(blocks(), kBound);
+  for (const auto& each : {resources, program(kBound)})
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(each->get<NoiseStore>().find({"A", "serial 1", std::to_string(i)})) << i;
+  // Its own newest ones are kept.
+  EXPECT_TRUE(store.find({"B", "", "small 499"}));
+  EXPECT_FALSE(store.find({"B", "", "large 0"}));
+}
+
+/// One coil takes some 200 bytes, and a block of the disk.
+TEST_F(NoiseStoreTest, SmallRecordsAreBoundedByTheirNumberAndByBlocks) {
+  const auto resources = program(std::uint64_t{64} << 20);
+  NoiseStore& store = resources->get<NoiseStore>();
+  const NoiseRecord one = record_of(1, 1);
+  store.add({"A", "", "mine"}, one);
+  constexpr int kMany = static_cast<int>(ScanStore::kMostEntries) + 100;
+  for (int i = 0; i < kMany; ++i) store.add({"B", "", std::to_string(i)}, one);
+  EXPECT_EQ(files().size(), ScanStore::kMostEntries);
+  EXPECT_TRUE(store.find({"A", "", "mine"}));
+  EXPECT_TRUE(store.find({"B", "", std::to_string(kMany - 1)}));
+  EXPECT_FALSE(store.find({"B", "", "0"}));
+  const auto small = program(1 << 20);
+  small->get<NoiseStore>().add({"C", "", "new"}, one);
+  EXPECT_LE(blocks(), std::uint64_t{1} << 20);
+  EXPECT_TRUE(program(1 << 20)->get<NoiseStore>().find({"A", "", "mine"}));
+}
+
+TEST_F(NoiseStoreTest, WhatWasUsedStaysLongest) {
+  const auto resources = program(40000);
+  NoiseStore& store = resources->get<NoiseStore>();
+  for (int i = 0; i < 20; ++i) {
+    store.add(of(std::to_string(i)), record_of(16, 1));
+    EXPECT_TRUE(store.find(of("0"))) << i;
+  }
+  EXPECT_FALSE(store.find(of("1")));
+}
+
+/// What another program has written is found by its key, but the folder is not listed for each write.
+TEST_F(NoiseStoreTest, TheFolderIsNotListedAtEachWrite) {
+  const auto one = program(), other = program();
+  one->get<NoiseStore>().add({"A", "", "1"}, record_of(3, 1));
+  other->get<NoiseStore>().add({"A", "", "2"}, record_of(3, 1));
+  one->get<NoiseStore>().add({"A", "", "3"}, record_of(3, 1));
+  EXPECT_FALSE(one->get<NoiseStore>().find_of_any_device("A", "2"));
+  EXPECT_TRUE(one->get<NoiseStore>().find({"A", "", "2"}));
+  EXPECT_TRUE(one->get<NoiseStore>().find_of_any_device("A", "2"));
+}
+
+TEST_F(NoiseStoreTest, FilesOfAnotherVersionAreCountedAndNotRead) {
+  program()->get<NoiseStore>().add(of("1"), record_of(3, 1));
+  EXPECT_EQ(program()->get<NoiseStore>().former_files(), 0u);
+  const fs::path path = files().at(0);
+  std::string text = text_of(path);
+  text[7] = '1';
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  const auto resources = program(1 << 20, 2);
+  EXPECT_EQ(resources->get<NoiseStore>().former_files(), 1u);
+  EXPECT_FALSE(resources->get<NoiseStore>().find(of("1")));
+  EXPECT_TRUE(resources->get<NoiseStore>().list().empty());
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(3));
+  program(1 << 20, 2)->get<NoiseStore>().add(of("2"), record_of(3, 1));
+  EXPECT_FALSE(fs::exists(path));
 }
 
 }  // namespace

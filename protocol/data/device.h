@@ -1,0 +1,13 @@
+// The device that measured.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace echotrain::protocol {
+
+/// "serial NUMBER", by acquisitionSystemInformation/deviceSerialNumber, else "id ID of INSTITUTION", by deviceID and
+/// institutionName; empty where the header has neither. `xml`: the text of a header that parse_header() has accepted.
+std::string device_of(std::string_view xml);
+
+}  // namespace echotrain::protocol

@@ -1,0 +1,44 @@
+// Names for clients, by which a server tells whose data are whose.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/net/allow_list.h"
+
+namespace echotrain::server {
+
+/// A client as the server knows it. What it leaves for later scans is found by clients of the same identity only.
+struct Identity {
+  /// "token:NAME", "token#DIGEST" of one without a name, "certificate:SUBJECT", "address:10.1.2.3", "group:NAME", or
+  /// "program:WHAT" for one that comes from none. One kind never looks like another.
+  std::string text;
+  bool operator==(const Identity&) const = default;
+};
+
+/// Makes identities, and joins those that the operator says are one. Immutable, so thread-safe.
+class Identities {
+ public:
+  /// Groups "NAME=MEMBER;MEMBER;...", whose members are "token:NAME", "certificate:SUBJECT" and "address:NETWORK".
+  /// std::invalid_argument that says which one is wrong, and what is right.
+  explicit Identities(const std::vector<std::string>& share = {});
+
+  /// The first that is known: a token's identity, a certificate's subject, the address of `peer` ("10.1.2.3:4711").
+  Identity of(const std::string& token, const std::string& subject, const std::string& peer) const;
+
+ private:
+  struct Group {
+    std::string identity;
+    std::vector<std::string> names;  // "token:NAME", "certificate:SUBJECT"
+    AllowList addresses;
+  };
+  std::vector<Group> groups_;
+};
+
+/// The address in "10.1.2.3:4711" or "[fe80::1]:4711"; nothing where there is none. An IPv4 address that came over
+/// IPv6 is an IPv4 address.
+std::optional<boost::asio::ip::address> address_of(const std::string& peer);
+
+}  // namespace echotrain::server
