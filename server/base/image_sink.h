@@ -22,9 +22,11 @@ class ImageSink {
 class ImageSinks {
  public:
   virtual ~ImageSinks() = default;
-  /// For a scan whose pipeline, of this text, names `peers`; null where its images go nowhere. This must outlive it.
+  /// For a scan whose pipeline, of this text, names `peers`; null where its images go nowhere. `occasion` is the scan's
+  /// alone. This must outlive it.
   virtual std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
-                                          const protocol::Header& header, const std::string& pipeline_text) = 0;
+                                          const protocol::Header& header, const std::string& pipeline_text,
+                                          const std::string& occasion) = 0;
   /// Brings what waits to safety. False when that leaves a thread behind: the process should end without waiting for
   /// it.
   virtual bool finish() = 0;

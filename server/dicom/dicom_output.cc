@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -47,6 +48,25 @@ std::int64_t instance_number(const protocol::ImageHeader& head, const std::vecto
   }
   const std::int64_t number = 1 + rank * planes;
   return number > std::numeric_limits<std::int32_t>::max() - planes ? as_counted : number;
+}
+
+std::int64_t InstanceNumbers::take(std::int64_t wanted, std::int64_t count) {
+  auto after = given_.upper_bound(wanted);
+  const bool before_is_free = after == given_.begin() || std::prev(after)->second <= wanted;
+  if (!before_is_free || (after != given_.end() && after->first < wanted + count)) {
+    wanted = given_.rbegin()->second;
+    after = given_.end();
+  }
+  std::int64_t end = wanted + count;
+  if (after != given_.end() && after->first == end) {
+    end = after->second;
+    after = given_.erase(after);
+  }
+  if (after != given_.begin() && std::prev(after)->second == wanted)
+    std::prev(after)->second = end;
+  else
+    given_.emplace_hint(after, wanted, end);
+  return wanted;
 }
 
 bool DicomScan::add(const protocol::Image& image) { return output_.add(shared_from_this(), image); }
@@ -103,7 +123,8 @@ bool DicomOutput::finish() {
 }
 
 std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::vector<std::string>& peers,
-                                             const protocol::Header& header, const std::string& pipeline_text) {
+                                             const protocol::Header& header, const std::string& pipeline_text,
+                                             const std::string& occasion) {
   std::vector<std::string> all = options_.send_to;
   for (const std::string& peer : peers)
     if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
@@ -114,7 +135,7 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
                                       [&](const auto& sender) { return sender->name() == peer && sender->enhanced(); });
     (enhanced ? scan->enhanced_peers_ : scan->peers_).push_back(std::move(peer));
   }
-  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml);
+  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion);
   scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
   scan->encodings_ = header.encodings;
   // Whoever has it gives images; queue and converter have it by another owner, and so know when no more will come.
@@ -182,8 +203,10 @@ void DicomOutput::convert(const Waiting& waiting) {
   if (!scan.enhanced_peers_.empty()) convert_enhanced(waiting.scan, *waiting.image);
   if (scan.peers_.empty()) return;
   try {
-    protocol::dicom::to_dicom(*waiting.image, {scan.study_, scan.key_},
-                              instance_number(waiting.image->head, scan.encodings_),
+    const protocol::ImageHeader& head = waiting.image->head;
+    const std::int64_t number = scan.numbers_[head.image_series_index].take(
+        instance_number(head, scan.encodings_), std::max<std::int64_t>(1, head.matrix_size[2]));
+    protocol::dicom::to_dicom(*waiting.image, {scan.study_, scan.key_}, number,
                               [&](protocol::dicom::Instance&& one) { spool(scan, scan.peers_, one.bytes); });
   } catch (const std::exception& error) {
     fail(scan, scan.peers_.size(), error);

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,17 @@ namespace echotrain::server {
 
 class DicomOutput;
 
+/// InstanceNumbers that a series has.
+class InstanceNumbers {
+ public:
+  /// The first of `count` numbers in a row that no other instance has: `wanted` if that is possible, else the lowest
+  /// beyond all that were given. They are given then.
+  std::int64_t take(std::int64_t wanted, std::int64_t count);
+
+ private:
+  std::map<std::int64_t, std::int64_t> given_;  // first -> beyond the last; neighbours are joined
+};
+
 /// One scan's way out. Thread-safe. Peers that take multi-frame objects get them when its last owner lets it go, or
 /// when its images fill half of the queue.
 class DicomScan final : public ImageSink, public std::enable_shared_from_this<DicomScan> {
@@ -47,6 +59,7 @@ class DicomScan final : public ImageSink, public std::enable_shared_from_this<Di
   protocol::dicom::Study study_;
   std::string key_;  // of the reconstruction
   std::vector<protocol::Encoding> encodings_;
+  std::map<std::uint16_t, InstanceNumbers> numbers_;                // of each series; the converter's
   std::unique_ptr<protocol::dicom::EnhancedImages> enhanced_;       // the converter's
   bool told_full_ = false, told_bad_ = false, told_spool_ = false;  // the converter's, but for the first
 };
@@ -66,12 +79,15 @@ class DicomOutput final : public ImageSinks {
   DicomOutput& operator=(const DicomOutput&) = delete;
 
   /// For a scan whose pipeline names `peers`, besides those that get every scan's images; null where nobody does. The
-  /// text of the pipeline tells reconstructions apart. This must outlive it.
+  /// text of the pipeline tells reconstructions apart, the occasion scans of equal headers (read_study()). This must
+  /// outlive it.
   std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
-                                  const protocol::Header& header, const std::string& pipeline_text);
+                                  const protocol::Header& header, const std::string& pipeline_text,
+                                  const std::string& occasion);
   std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
-                                  const protocol::Header& header, const std::string& pipeline_text) override {
-    return scan(log, peers, header, pipeline_text);
+                                  const protocol::Header& header, const std::string& pipeline_text,
+                                  const std::string& occasion) override {
+    return scan(log, peers, header, pipeline_text, occasion);
   }
 
   std::vector<DicomPeerStatus> status() const;

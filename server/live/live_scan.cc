@@ -63,8 +63,9 @@ LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<
       subject_(subject),
       why_(std::move(why)) {}
 
-void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) {
-  protocol::dicom::Study study = protocol::dicom::read_study(header.xml, subject_, "");
+void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
+                     std::string_view occasion) {
+  protocol::dicom::Study study = protocol::dicom::read_study(header.xml, subject_, "", occasion);
   // The key has all of the header, and the header may be long.
   study.key = protocol::dicom::uid_of(study.key);
   for (std::vector<double>* times : {&study.tr_ms, &study.te_ms, &study.ti_ms, &study.flip_deg}) {

@@ -44,7 +44,8 @@ class LiveScan final : public ScanOnlooker {
   const std::shared_ptr<WhyScan>& why() const { return why_; }
 
   /// A scan begins. A session that begins another one shows that one.
-  void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) override;
+  void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
+             std::string_view occasion) override;
   void watch(Pipeline& pipeline, numerics::Context& compute) override;
   void readouts(const std::vector<protocol::Acquisition>& batch) override;
   void image(const protocol::Image& image) override;

@@ -27,8 +27,9 @@ struct ScanSummary;
 class ScanOnlooker {
  public:
   virtual ~ScanOnlooker() = default;
-  /// A scan begins. A session may begin another one.
-  virtual void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) = 0;
+  /// A scan begins, whose `occasion` no other has. A session may begin another one.
+  virtual void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
+                     std::string_view occasion) = 0;
   /// What runs the scan, on the scan's thread, before the pipeline starts. Both last until the scan has ended, and so
   /// must this.
   virtual void watch(Pipeline& pipeline, numerics::Context& compute) = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/memory/memory_estimate.h"
+#include "server/net/identity.h"
 #include "server/net/slots.h"
 
 namespace echotrain::server {
@@ -16,18 +17,10 @@ namespace {
 
 constexpr double kTrial_s = 0.5;
 
-// An address without its port; the brackets of an IPv6 address go with it.
-std::string host_of(const std::string& peer) {
-  const std::string host = peer.substr(0, peer.rfind(':'));
-  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
-}
-
 ScanTurn::Client client_of(const Connection& connection) {
-  const std::string host = host_of(connection.status->peer);
-  error_code unknown;
-  const asio::ip::address address = asio::ip::make_address(host, unknown);
-  return {unknown ? host : counted_as(address).to_string(), unknown || connection.environment.exempt.names(address),
-          connection.status->account, connection.waker()};
+  const auto address = address_of(connection.status->peer);
+  return {address ? counted_as(*address).to_string() : connection.status->peer,
+          !address || connection.environment.exempt.names(*address), connection.status->account, connection.waker()};
 }
 
 }  // namespace
@@ -97,10 +90,11 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          turn_.place().load()};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
-  if (environment.sinks) dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text);
+  if (environment.sinks)
+    dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion);
   if (connection_.onlooker) {
     request.onlooker = connection_.onlooker;
-    connection_.onlooker->begin(spec.name, request.header, spec.trajectory_unit);
+    connection_.onlooker->begin(spec.name, request.header, spec.trajectory_unit, request.occasion);
   }
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,

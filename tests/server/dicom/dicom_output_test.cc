@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "protocol/dicom/dicom_file.h"
 #include "tests/server/dicom/dicom_support.h"
 
@@ -61,6 +63,82 @@ TEST(DicomOutput, NumbersImagesByTheirCountersWhateverTheirOrder) {
   EXPECT_EQ(instance_number(head, {encoding}), 761) << "not beyond 2^31";
 }
 
+TEST(DicomOutput, NoTwoInstancesOfASeriesHaveOneNumber) {
+  InstanceNumbers numbers;
+  EXPECT_EQ(numbers.take(3, 2), 3);  // 3, 4
+  EXPECT_EQ(numbers.take(1, 1), 1);  // whatever the order
+  EXPECT_EQ(numbers.take(2, 1), 2);
+  EXPECT_EQ(numbers.take(1, 1), 5);  // beyond all
+  EXPECT_EQ(numbers.take(10, 5), 10);
+  EXPECT_EQ(numbers.take(9, 2), 15);  // 10 is taken
+  EXPECT_EQ(numbers.take(6, 4), 6);
+  EXPECT_EQ(numbers.take(12, 1), 17);
+}
+
+/// The values of an element of explicit little endian, in the order of the files: by PS3.5 7.1.2, without a library.
+std::vector<std::string> values_of(const std::vector<std::string>& files, const std::string& tag_and_vr) {
+  std::vector<std::string> out;
+  for (const std::string& file : files) {
+    const std::size_t at = file.find(tag_and_vr);
+    EXPECT_NE(at, std::string::npos);
+    if (at == std::string::npos) continue;
+    const auto low = static_cast<unsigned char>(file[at + 6]), high = static_cast<unsigned char>(file[at + 7]);
+    std::string value = file.substr(at + 8, low + 256 * high);
+    while (!value.empty() && (value.back() == ' ' || value.back() == '\0')) value.pop_back();
+    out.push_back(std::move(value));
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+const std::string kStudy("\x20\0\x0d\0UI", 6), kSeries("\x20\0\x0e\0UI", 6), kNumber("\x20\0\x13\0IS", 6);
+
+/// Phantoms of two subjects, with the same header, and one capture of them that is replayed.
+TEST(DicomOutput, ScansOfEqualHeadersAreDifferentSeries) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const auto sent = [](const std::string& study, const std::string& measurement,
+                       const std::vector<std::string>& occasions) {
+    const SpoolFolder folder;
+    const Peers peers;
+    DicomOutput output(options_of(folder), std::make_shared<Memory>(1 << 20), peers.links());
+    protocol::Header header;
+    header.xml = "<ismrmrdHeader><studyInformation>" + study + "</studyInformation><measurementInformation>" +
+                 measurement + "</measurementInformation></ismrmrdHeader>";
+    for (const std::string& occasion : occasions)
+      for (int image = 0; image < 2; ++image) {
+        protocol::Image one = an_image();
+        one.pixels = protocol::Payload::take(std::vector<std::uint16_t>(64, static_cast<std::uint16_t>(7 + image)));
+        EXPECT_TRUE(output.scan(SessionLog(1), {"a"}, header, "pipeline", occasion)->add(one));
+      }
+    EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 2 * occasions.size(); }));
+    return peers.a->stored();
+  };
+  const auto different = [](std::vector<std::string> values) {
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    return values.size();
+  };
+  const std::string study = "<studyInstanceUID>1.2.3</studyInstanceUID>", id = "<measurementID>7</measurementID>";
+  for (const auto& [with_study, with_id] : {std::pair{"", ""}, {"", id.c_str()}, {study.c_str(), ""}}) {
+    const auto files = sent(with_study, with_id, {"one.mrd", "two.mrd"});
+    EXPECT_EQ(different(values_of(files, kSeries)), 2U) << with_study << with_id;
+    EXPECT_EQ(different(values_of(files, kStudy)), *with_study == '\0' ? 2U : 1U);
+    EXPECT_EQ(values_of(sent(with_study, with_id, {"one.mrd"}), kSeries).front(),
+              values_of(sent(with_study, with_id, {"one.mrd"}), kSeries).front());
+  }
+  // Such a header names its measurement: what comes of it is one series, whenever it comes.
+  EXPECT_EQ(different(values_of(sent(study, id, {"one.mrd", "two.mrd"}), kSeries)), 1U);
+}
+
+TEST(DicomOutput, ImagesOfEqualCountersHaveNumbersOfTheirOwn) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  DicomOutput output(options_of(folder), std::make_shared<Memory>(1 << 20), peers.links());
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
+  for (int image = 0; image < 3; ++image) EXPECT_TRUE(scan->add(an_image()));
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 3; }));
+  EXPECT_EQ(values_of(peers.a->stored(), kNumber), (std::vector<std::string>{"1", "2", "3"}));
+}
+
 TEST(DicomOutput, SendsEachImageToThePeersOfThePipelineAndOfTheOptions) {
   if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
   const SpoolFolder folder;
@@ -68,8 +146,8 @@ TEST(DicomOutput, SendsEachImageToThePeersOfThePipelineAndOfTheOptions) {
   config::DicomOptions options = options_of(folder);
   options.send_to = {"b"};
   DicomOutput output(options, std::make_shared<Memory>(1 << 20), peers.links());
-  const auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline");
-  const auto other = output.scan(SessionLog(2), {}, {}, "pipeline");
+  const auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline", "one.mrd");
+  const auto other = output.scan(SessionLog(2), {}, {}, "pipeline", "one.mrd");
   ASSERT_TRUE(scan && other);
   EXPECT_TRUE(scan->add(an_image()));
   EXPECT_TRUE(other->add(an_image()));
@@ -83,7 +161,7 @@ TEST(DicomOutput, HasNothingToDoForAScanWithoutPeers) {
   const SpoolFolder folder;
   const Peers peers;
   DicomOutput output(options_of(folder), nullptr, peers.links());
-  EXPECT_EQ(output.scan(SessionLog(1), {}, {}, "pipeline"), nullptr);
+  EXPECT_EQ(output.scan(SessionLog(1), {}, {}, "pipeline", "one.mrd"), nullptr);
 }
 
 TEST(DicomOutput, TakesNoMoreThanItsQueueHoldsAndNeverWaits) {
@@ -92,7 +170,7 @@ TEST(DicomOutput, TakesNoMoreThanItsQueueHoldsAndNeverWaits) {
   config::DicomOptions options = options_of(folder);
   options.queue_mib = 1;
   DicomOutput output(options, nullptr, peers.links());
-  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
   const protocol::Image large = an_image(512);  // half of the queue; nothing is copied when it is added
   constexpr int kMany = 100000;
   int taken = 0;
@@ -108,7 +186,7 @@ TEST(DicomOutput, SendsAnImageThatIsLargerThanItsQueueAlone) {
   config::DicomOptions options = options_of(folder);
   options.queue_mib = 1;
   DicomOutput output(options, nullptr, peers.links());
-  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
   EXPECT_TRUE(scan->add(an_image(1024))) << "2 MiB";
   EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
 }
@@ -122,7 +200,7 @@ TEST(DicomOutput, GivesOneObjectAtTheEndOfAScanToPeersThatTakeIt) {
   config::DicomOptions options = options_of(folder);
   options.peers = {"a=A@host:104/enhanced", "b=B@host:104"};
   DicomOutput output(options, nullptr, peers.links());
-  auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline");
+  auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline", "one.mrd");
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(scan->add(an_image()));
   EXPECT_TRUE(comes_true([&] { return peers.b->stored().size() == 3; }));
   EXPECT_EQ(peers.a->stored().size(), 0U) << "the scan goes on";
@@ -145,7 +223,7 @@ TEST(DicomOutput, WritesWhatItKeepsWhenItEndsAndWhenItIsMuch) {
   options.queue_mib = 1;
   {
     DicomOutput output(options, nullptr, peers.links());
-    const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+    const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
     EXPECT_TRUE(scan->add(an_image(600))) << "more than half of the queue";
     EXPECT_TRUE(comes_true([&] { return output.status()[0].waiting.files == 1; }));
     EXPECT_TRUE(comes_true([&] { return output.queued_bytes() == 0; }));
@@ -160,7 +238,7 @@ TEST(DicomOutput, DropsWhatCannotBeToldInDicomAndGoesOn) {
   const SpoolFolder folder;
   const Peers peers;
   DicomOutput output(options_of(folder), nullptr, peers.links());
-  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
   protocol::Image bad = an_image();
   bad.head.field_of_view[0] = 0;
   EXPECT_TRUE(scan->add(bad));
@@ -176,7 +254,7 @@ TEST(DicomOutput, KeepsOnDiskWhatAHangingPeerHasNotTaken) {
   peers.a->hang();
   {
     DicomOutput output(options_of(folder), nullptr, peers.links());
-    const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+    const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(scan->add(an_image()));
     EXPECT_TRUE(output.finish());
     EXPECT_FALSE(scan->add(an_image())) << "it takes nothing more";

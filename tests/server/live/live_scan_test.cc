@@ -51,7 +51,7 @@ TEST(LiveBoard, SessionsThatAskForNothingPushNoScanOut) {
     const auto status = std::make_shared<SessionStatus>(id, "here", budget);
     status->bytes_in = 1;
     const auto one = board.session(status);
-    if (scans) one->begin("a pipeline", {}, config::TrajectoryUnit::cycles_per_pixel);
+    if (scans) one->begin("a pipeline", {}, config::TrajectoryUnit::cycles_per_pixel, "one.mrd");
     one->error({"bad-config", "garbage"});
     board.ended(*one, {});
     return one->origin() != nullptr;
