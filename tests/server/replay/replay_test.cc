@@ -75,7 +75,7 @@ struct Taker {
     if (thread.joinable()) thread.join();
   }
   ~Taker() { wait(); }
-  std::string got, peer;
+  std::string got, peer, replayed;
   std::atomic<bool> hangs_up = false, ended = false;
   std::thread thread;
 };
@@ -101,6 +101,7 @@ TEST(Replays, SendTheScanWithAnotherConfiguration) {
     taker.wait();
   }
   EXPECT_EQ(taker.peer, "10.1.2.3:4");
+  EXPECT_EQ(taker.replayed, kName);
   EXPECT_TRUE(taker.got ==
               bytes_of(protocol::ConfigFile{"new"}, kHeader, first, protocol::Text{"said"}, second, protocol::Close{}))
       << taker.got.size();
@@ -125,10 +126,11 @@ TEST(Replays, OneAtATimeAndNoneForEver) {
   int held = -1;
   ReplayRefusal refusal;
   {
-    Replays replays(folder.path(), {}, [&](int socket, const std::string&) -> protocol::Result<std::uint64_t> {
-      held = socket;  // reads nothing
-      return std::uint64_t{1};
-    });
+    Replays replays(folder.path(), {},
+                    [&](int socket, const std::string&, const std::string&) -> protocol::Result<std::uint64_t> {
+                      held = socket;  // reads nothing
+                      return std::uint64_t{1};
+                    });
     EXPECT_EQ(replays.start(kName, "new", "", refusal), 1U);
     EXPECT_EQ(replays.start(kName, "new", "", refusal), 0U);
     EXPECT_EQ(refusal.status, 503U);
@@ -173,10 +175,11 @@ TEST(Replays, SayWhyThereIsNone) {
   }
   Replays none("", {}, taker.session());
   EXPECT_THAT(refused(none, kName), HasSubstr("capture.directory is not set"));
-  Replays full(folder.path(), {}, [](int socket, const std::string&) -> protocol::Result<std::uint64_t> {
-    ::close(socket);
-    return protocol::Error{"busy", "the server has no room"};
-  });
+  Replays full(folder.path(), {},
+               [](int socket, const std::string&, const std::string&) -> protocol::Result<std::uint64_t> {
+                 ::close(socket);
+                 return protocol::Error{"busy", "the server has no room"};
+               });
   EXPECT_THAT(refused(full, kName), HasSubstr("503 the server has no room"));
 }
 
