@@ -8,8 +8,8 @@
 
 #include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/coils/coil_regions.h"
-#include "gadgets/numerics/coils/espirit.h"
 #include "gadgets/numerics/fft/fft.h"
+#include "gadgets/shared/maps/maps_cache.h"
 
 namespace echotrain {
 namespace {
@@ -87,10 +87,10 @@ Array<cfloat> adaptive_maps_of(Context& context, const Calibration& calibration,
 Array<cfloat> espirit_maps_of(Context& context, const Calibration& calibration,
                               const numerics::LineGeometry& geometry) {
   const Shape& padded = geometry.padded;
-  Array<cfloat> maps = context.allocate<cfloat>({calibration.data.shape()[0], padded[0], padded[1], padded[2]});
   // espirit_maps() takes the middle of what it gets for the centre of k-space.
   const Array<cfloat> middle = middle_of(context, calibration, false);
-  numerics::espirit_maps(context, middle.view(), {}, maps.view());
+  const Array<cfloat> maps =
+      kept_espirit_maps(context, middle, {}, {calibration.data.shape()[0], padded[0], padded[1], padded[2]});
   return cut_and_normalized(context, maps, geometry.image);
 }
 

@@ -10,11 +10,12 @@
 
 #include "gadgets/least_squares/middle_of_block.h"
 #include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/coils/espirit.h"
+#include "gadgets/numerics/espirit/espirit.h"
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/operators/map_products.h"
 #include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/shared/maps/maps_cache.h"
 
 namespace echotrain {
 
@@ -107,7 +108,8 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
       if (!(scan_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
         return give_zero(std::move(equations), emit);
       }
-      kept = maps_of(middle_of_kspace(scan_->compute, equations.right, options_.calibration), image);
+      kept = maps_of(middle_of_kspace(scan_->compute, equations.right, options_.calibration), image,
+                     /*of_lines=*/false);
     }
     equations.maps = kept;
   }
@@ -150,7 +152,8 @@ Array<cfloat> CoilMapsFromData::maps_of_block(const NormalEquations& equations) 
         options_.method == "espirit" ? ", or choose a smaller kernel or method adaptive" : ""));
   of_blocks_.make_room(static_cast<std::uint64_t>(wanted.size()) * sizeof(cfloat));
   const auto make = [&] {
-    return maps_of(middle_of_block(scan_->compute, block, equations.padded, image, options_.calibration), image);
+    return maps_of(middle_of_block(scan_->compute, block, equations.padded, image, options_.calibration), image,
+                   /*of_lines=*/true);
   };
   Array<cfloat> maps;
   try {
@@ -170,8 +173,9 @@ std::int64_t CoilMapsFromData::kernel_of(const numerics::Shape& image) const {
   return image[0] > 1 && image[1] > 1 && image[2] > 1 ? 4 : 6;  // a plane may lie across the readout
 }
 
-/// kspace: [coil, z, y, x], the middle of that of images [z, y, x], which is overwritten.
-Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Shape& image) const {
+/// kspace: [coil, z, y, x], the middle of that of images [z, y, x], which is overwritten. Of reference lines, ESPIRiT's
+/// maps are kept for later scans that have the same.
+Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Shape& image, bool of_lines) const {
   numerics::Context& compute = scan_->compute;
   const std::int64_t coils = kspace.shape()[0];
   // ESPIRiT's matrix and Walsh's correlations grow with the square of the coils.
@@ -180,7 +184,7 @@ Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Sh
     throw ClientError(
         fmt::format("coil_maps: method {} is for up to {} channels, not {}; put coil_compression before it",
                     options_.method, most, coils));
-  Array<cfloat> maps = compute.allocate<cfloat>({options_.sets * coils, image[0], image[1], image[2]});
+  const numerics::Shape of_maps{options_.sets * coils, image[0], image[1], image[2]};
   if (options_.method == "espirit") {
     numerics::EspiritOptions espirit;
     espirit.calibration = options_.calibration;
@@ -189,12 +193,15 @@ Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Sh
     espirit.crop = options_.crop;
     espirit.sets = options_.sets;
     try {
+      if (of_lines) return kept_espirit_maps(compute, kspace, espirit, of_maps);
+      Array<cfloat> maps = compute.allocate<cfloat>(of_maps);
       numerics::espirit_maps(compute, kspace.view(), espirit, maps.view());
+      return maps;
     } catch (const std::invalid_argument& error) {  // the image is too small for the kernels
       throw ClientError(fmt::format("coil_maps: {}", error.what()));
     }
-    return maps;
   }
+  Array<cfloat> maps = compute.allocate<cfloat>(of_maps);
   adaptive_maps_of_middle(compute, kspace, static_cast<int>(options_.block), static_cast<float>(options_.threshold),
                           maps);
   return maps;

@@ -44,7 +44,7 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
   void give_zero(NormalEquations&& equations, const Emit<NormalEquations>& emit);
   Array<cfloat> maps_of_block(const NormalEquations& equations);
   std::int64_t kernel_of(const numerics::Shape& image) const;
-  Array<cfloat> maps_of(Array<cfloat> kspace, const numerics::Shape& image) const;
+  Array<cfloat> maps_of(Array<cfloat> kspace, const numerics::Shape& image, bool of_lines) const;
 
   Options options_;
   Scan* scan_ = nullptr;

@@ -11,14 +11,9 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr std::int64_t kLanes = 16;  // voxels whose eigenvectors are computed at once
-using Vector [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = float;
-
+constexpr std::int64_t kLanes = 16;              // voxels whose eigenvectors are computed at once
 constexpr std::int64_t kTileX = 32, kTileY = 8;  // voxels whose covariances are kept at once
 constexpr std::int64_t kVoxelGrain = 16 * 1024;
-
-ECHOTRAIN_INLINE const Vector& load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
-ECHOTRAIN_INLINE void store(float* to, const Vector& v) { *reinterpret_cast<Vector*>(to) = v; }
 
 /// re, im = scale * from, with 0 for what is not finite.
 ECHOTRAIN_CLONES void take_apart(const float* from, float scale, std::int64_t n, float* re, float* im) {
@@ -62,7 +57,8 @@ struct Lanes {
   const float* matrix;  ///< [triangle_size(coils), 2, width], of which the first kLanes are used
   std::int64_t width;
   std::int64_t coils;
-  int iterations;
+  int iterations;  ///< at most: fewer where vectors do not change any more
+  float crop;      ///< voxels whose eigenvalues are below it need no vector; 0: all do
   const cfloat* reference;
   float* x;           ///< [coils, 2, kLanes], the start; afterwards the eigenvectors of unit length, phases chosen
   float* y;           ///< working space like x
@@ -70,82 +66,151 @@ struct Lanes {
   float* trace;       ///< [kLanes]
 };
 
-/// y = matrix x * factor.
-ECHOTRAIN_INLINE void apply(const Lanes& w, const Vector& factor) {
-  for (std::int64_t a = 0; a < w.coils; ++a) {
-    Vector re{}, im{};
-    const float* row = w.matrix + triangle_index(a, 0) * 2 * w.width;
-    for (std::int64_t b = 0; b <= a; ++b) {
-      const Vector mr = load(row + b * 2 * w.width), mi = load(row + b * 2 * w.width + w.width);
-      const Vector xr = load(w.x + b * 2 * kLanes), xi = load(w.x + b * 2 * kLanes + kLanes);
-      re += mr * xr - mi * xi;
-      im += mr * xi + mi * xr;
+/// As many floats as a register holds.
+template <int kVectorBytes>
+using Floats [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+
+/// What is done with as many voxels as a register holds. (Results are passed by reference, as such types have no stable
+/// calling convention by value.)
+template <int kVectorBytes>
+struct Together {
+  static constexpr std::int64_t kWidth = kVectorBytes / sizeof(float);
+  static_assert(kLanes % kWidth == 0 && sizeof(Floats<kVectorBytes>) == kVectorBytes);
+
+  static ECHOTRAIN_INLINE const Floats<kVectorBytes>& load(const float* from) {
+    return *reinterpret_cast<const Floats<kVectorBytes>*>(from);
+  }
+  static ECHOTRAIN_INLINE void store(float* to, const Floats<kVectorBytes>& v) {
+    *reinterpret_cast<Floats<kVectorBytes>*>(to) = v;
+  }
+
+  /// y = matrix x * factor.
+  static ECHOTRAIN_INLINE void apply(const Lanes& w, const Floats<kVectorBytes>& factor) {
+    for (std::int64_t a = 0; a < w.coils; ++a) {
+      Floats<kVectorBytes> re{}, im{};
+      const float* row = w.matrix + triangle_index(a, 0) * 2 * w.width;
+      for (std::int64_t b = 0; b <= a; ++b) {
+        const Floats<kVectorBytes>&mr = load(row + b * 2 * w.width), &mi = load(row + b * 2 * w.width + w.width);
+        const Floats<kVectorBytes>&xr = load(w.x + b * 2 * kLanes), &xi = load(w.x + b * 2 * kLanes + kLanes);
+        re += mr * xr - mi * xi;
+        im += mr * xi + mi * xr;
+      }
+      for (std::int64_t b = a + 1; b < w.coils; ++b) {
+        const float* element = w.matrix + triangle_index(b, a) * 2 * w.width;
+        const Floats<kVectorBytes>&mr = load(element), &mi = load(element + w.width);
+        const Floats<kVectorBytes>&xr = load(w.x + b * 2 * kLanes), &xi = load(w.x + b * 2 * kLanes + kLanes);
+        re += mr * xr + mi * xi;
+        im += mr * xi - mi * xr;
+      }
+      store(w.y + a * 2 * kLanes, re * factor);
+      store(w.y + a * 2 * kLanes + kLanes, im * factor);
     }
-    for (std::int64_t b = a + 1; b < w.coils; ++b) {
-      const float* element = w.matrix + triangle_index(b, a) * 2 * w.width;
-      const Vector mr = load(element), mi = load(element + w.width);
-      const Vector xr = load(w.x + b * 2 * kLanes), xi = load(w.x + b * 2 * kLanes + kLanes);
-      re += mr * xr + mi * xi;
-      im += mr * xi - mi * xr;
+  }
+
+  /// sum = the vectors' squared lengths.
+  static ECHOTRAIN_INLINE void power(const float* v, std::int64_t coils, Floats<kVectorBytes>& sum) {
+    sum = Floats<kVectorBytes>{};
+    for (std::int64_t c = 0; c < 2 * coils; ++c) {
+      const Floats<kVectorBytes>& part = load(v + c * kLanes);
+      sum += part * part;
     }
-    store(w.y + a * 2 * kLanes, re * factor);
-    store(w.y + a * 2 * kLanes + kLanes, im * factor);
   }
-}
 
-/// sum = the vectors' squared lengths. (The result is passed by reference, as this type has no stable calling
-/// convention by value.)
-ECHOTRAIN_INLINE void power(const float* v, std::int64_t coils, Vector& sum) {
-  sum = Vector{};
-  for (std::int64_t c = 0; c < 2 * coils; ++c) {
-    const Vector part = load(v + c * kLanes);
-    sum += part * part;
+  /// out = 1 / sqrt(v) where v is positive, else 0.
+  static ECHOTRAIN_INLINE void inverse_root(const Floats<kVectorBytes>& v, Floats<kVectorBytes>& out) {
+    for (std::int64_t i = 0; i < kWidth; ++i) out[i] = v[i] > 0 ? 1 / std::sqrt(v[i]) : 0.0f;
   }
-}
 
-/// out = 1 / sqrt(v) where v is positive, else 0.
-ECHOTRAIN_INLINE void inverse_root(const Vector& v, Vector& out) {
-  for (std::int64_t i = 0; i < kLanes; ++i) out[i] = v[i] > 0 ? 1 / std::sqrt(v[i]) : 0.0f;
-}
-
-ECHOTRAIN_CLONES void find_eigenvectors(const Lanes& w) {
-  const Vector zero{};
-  Vector trace{};
-  for (std::int64_t a = 0; a < w.coils; ++a) trace += load(w.matrix + triangle_index(a, a) * 2 * w.width);
-  const Vector factor = trace > zero ? 1.0f / trace : zero;
-  // A step shrinks the dominant part by a factor of the number of coils at most, so not every step has to scale it.
-  constexpr int kUnscaled = 4;
-  Vector norm{}, root{};
-  for (int i = 0; i < w.iterations; ++i) {
-    apply(w, factor);
-    Vector scale = zero + 1.0f;
-    if (i % kUnscaled == kUnscaled - 1 || i + 2 >= w.iterations) {
-      power(w.y, w.coils, norm);
-      inverse_root(norm, root);
-      scale = root;
+  /// Whether |y - l x| < kSame l in all voxels, where x is of unit length, and l = Re(x^H y).
+  static ECHOTRAIN_INLINE bool settled(const Lanes& w) {
+    constexpr float kSame = 1e-6f;  // rounding leaves a third of it
+    Floats<kVectorBytes> value{}, rest{};
+    for (std::int64_t c = 0; c < 2 * w.coils; ++c) value += load(w.x + c * kLanes) * load(w.y + c * kLanes);
+    for (std::int64_t c = 0; c < 2 * w.coils; ++c) {
+      const Floats<kVectorBytes> off = load(w.y + c * kLanes) - value * load(w.x + c * kLanes);
+      rest += off * off;
     }
-    for (std::int64_t c = 0; c < 2 * w.coils; ++c) store(w.x + c * kLanes, load(w.y + c * kLanes) * scale);
+    bool all = true;
+    for (std::int64_t i = 0; i < kWidth; ++i) all = all && !(rest[i] > kSame * kSame * value[i] * value[i]);
+    return all;
   }
-  // |M x|, as the last iteration left x of unit length.
-  store(w.eigenvalue, norm * root * trace);
-  store(w.trace, trace);
 
-  Vector re{}, im{};
-  for (std::int64_t c = 0; c < w.coils; ++c) {
-    const Vector xr = load(w.x + c * 2 * kLanes), xi = load(w.x + c * 2 * kLanes + kLanes);
-    const float ur = w.reference[c].real(), ui = w.reference[c].imag();
-    re += ur * xr + ui * xi;
-    im += ur * xi - ui * xr;
+  /// Whether all eigenvalues are below `crop` in all voxels, as none exceeds the root of the sum of squares of all
+  /// elements.
+  static ECHOTRAIN_INLINE bool all_cropped(const Lanes& w) {
+    constexpr float kRounding = 1e-3f;
+    Floats<kVectorBytes> sum{};
+    for (std::int64_t a = 0; a < w.coils; ++a)
+      for (std::int64_t b = 0; b <= a; ++b) {
+        const float* element = w.matrix + triangle_index(a, b) * 2 * w.width;
+        const Floats<kVectorBytes>&re = load(element), &im = load(element + w.width);
+        sum += (re * re + im * im) * (a == b ? 1.0f : 2.0f);
+      }
+    bool all = true;
+    for (std::int64_t i = 0; i < kWidth; ++i) all = all && sum[i] < w.crop * w.crop * (1 - kRounding);
+    return all;
   }
-  Vector scale{};
-  inverse_root(re * re + im * im, scale);
-  const Vector turn_re = scale > zero ? re * scale : zero + 1.0f, turn_im = -im * scale;
-  for (std::int64_t c = 0; c < w.coils; ++c) {
-    const Vector xr = load(w.x + c * 2 * kLanes), xi = load(w.x + c * 2 * kLanes + kLanes);
-    store(w.x + c * 2 * kLanes, xr * turn_re - xi * turn_im);
-    store(w.x + c * 2 * kLanes + kLanes, xr * turn_im + xi * turn_re);
+
+  static ECHOTRAIN_INLINE void find(const Lanes& w) {
+    const Floats<kVectorBytes> zero{};
+    Floats<kVectorBytes> trace{};
+    for (std::int64_t a = 0; a < w.coils; ++a) trace += load(w.matrix + triangle_index(a, a) * 2 * w.width);
+    store(w.trace, trace);
+    if (w.crop > 0 && all_cropped(w)) {
+      store(w.eigenvalue, zero);
+      return;
+    }
+    const Floats<kVectorBytes> factor = trace > zero ? 1.0f / trace : zero;
+    // A step shrinks the dominant part by a factor of the number of coils at most, so not every step has to scale it.
+    constexpr int kUnscaled = 4;
+    Floats<kVectorBytes> norm{}, root{};
+    for (int i = 0; i < w.iterations; ++i) {
+      apply(w, factor);
+      const bool last = i + 1 == w.iterations || (i > 0 && i % kUnscaled == 0 && settled(w));
+      Floats<kVectorBytes> scale = zero + 1.0f;
+      if (last || i % kUnscaled == kUnscaled - 1 || i + 2 == w.iterations) {
+        power(w.y, w.coils, norm);
+        inverse_root(norm, root);
+        scale = root;
+      }
+      for (std::int64_t c = 0; c < 2 * w.coils; ++c) store(w.x + c * kLanes, load(w.y + c * kLanes) * scale);
+      if (last) break;
+    }
+    // |M x|, as x was of unit length before the last step.
+    store(w.eigenvalue, norm * root * trace);
+
+    Floats<kVectorBytes> re{}, im{};
+    for (std::int64_t c = 0; c < w.coils; ++c) {
+      const Floats<kVectorBytes>&xr = load(w.x + c * 2 * kLanes), &xi = load(w.x + c * 2 * kLanes + kLanes);
+      const float ur = w.reference[c].real(), ui = w.reference[c].imag();
+      re += ur * xr + ui * xi;
+      im += ur * xi - ui * xr;
+    }
+    Floats<kVectorBytes> scale{};
+    inverse_root(re * re + im * im, scale);
+    const Floats<kVectorBytes> turn_re = scale > zero ? re * scale : zero + 1.0f, turn_im = -im * scale;
+    for (std::int64_t c = 0; c < w.coils; ++c) {
+      const Floats<kVectorBytes> xr = load(w.x + c * 2 * kLanes), xi = load(w.x + c * 2 * kLanes + kLanes);
+      store(w.x + c * 2 * kLanes, xr * turn_re - xi * turn_im);
+      store(w.x + c * 2 * kLanes + kLanes, xr * turn_im + xi * turn_re);
+    }
+  }
+};
+
+template <int kVectorBytes>
+ECHOTRAIN_INLINE void find_in_parts(Lanes w) {
+  constexpr std::int64_t kWidth = Together<kVectorBytes>::kWidth;
+  for (std::int64_t part = 0; part < kLanes; part += kWidth) {
+    Together<kVectorBytes>::find(w);
+    w.matrix += kWidth;
+    w.x += kWidth;
+    w.y += kWidth;
+    w.eigenvalue += kWidth;
+    w.trace += kWidth;
   }
 }
+
+ECHOTRAIN_VECTOR_CLONES(void find_eigenvectors(const Lanes& w), find_in_parts<kVectorBytes>(w))
 
 /// maps[c * stride + i] = x for n voxels, 0 for those that are not kept.
 void put(const float* x, std::int64_t coils, std::int64_t n, const bool* keep, cfloat* maps, std::int64_t stride) {
@@ -295,6 +360,7 @@ class Column {
                          .width = kTileX,
                          .coils = w_.coils,
                          .iterations = kAdaptiveIterations,
+                         .crop = 0,
                          .reference = reference_,
                          .x = x_.data(),
                          .y = y_.data(),
@@ -392,6 +458,7 @@ void eigen_maps(Context& context, const EigenMaps& work) {
                          .width = kLanes,
                          .coils = work.coils,
                          .iterations = kEspiritIterations,
+                         .crop = work.crop,
                          .reference = work.reference,
                          .x = x.data(),
                          .y = y.data(),

@@ -184,6 +184,57 @@ struct Matrices {
   std::int64_t stride;
 };
 
+/// A row of the matrix per thread, and a voxel per kRows threads of a warp, for up to kRows coils.
+template <int kRows>
+__global__ void __launch_bounds__(kThreads) eigen_rows_kernel(Matrices w) {
+  const int a = threadIdx.x % kRows;
+  const std::int64_t v = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kRows;
+  const bool inside = v < w.voxels && a < w.coils;
+  const auto sum_of_rows = [](float value) {
+    for (int offset = kRows / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset, kRows);
+    return value;
+  };
+  float2 row[kRows];
+#pragma unroll
+  for (int b = 0; b < kRows; ++b) {
+    row[b] = make_float2(0.0f, 0.0f);
+    if (!inside || b >= w.coils) continue;
+    const float2 m = take(w.elements[(b <= a ? triangle_index(a, b) : triangle_index(b, a)) * w.voxels + v], 1.0f);
+    row[b] = b <= a ? m : conjugate(m);
+  }
+  float2 x = inside ? w.start[a] : make_float2(0.0f, 0.0f), turn = make_float2(0.0f, 0.0f);
+  float diagonal = 0;
+#pragma unroll
+  for (int b = 0; b < kRows; ++b)
+    if (b == a) diagonal = row[b].x;
+  const float trace = sum_of_rows(diagonal), factor = trace > 0 ? 1 / trace : 0.0f;
+#pragma unroll
+  for (int b = 0; b < kRows; ++b) row[b] = factor * row[b];
+  float value = 0;
+  for (int i = 0; i < kEspiritIterations; ++i) {
+    float2 y = make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int b = 0; b < kRows; ++b) {
+      const float re = __shfl_sync(0xffffffffu, x.x, b, kRows), im = __shfl_sync(0xffffffffu, x.y, b, kRows);
+      y = y + row[b] * make_float2(re, im);
+    }
+    const float power = sum_of_rows(y.x * y.x + y.y * y.y), scale = power > 0 ? 1 / sqrtf(power) : 0.0f;
+    x = scale * y;
+    value = power * scale * trace;
+  }
+  if (inside) turn = conjugate(w.reference[a]) * x;
+  turn = make_float2(sum_of_rows(turn.x), sum_of_rows(turn.y));
+  const float power = turn.x * turn.x + turn.y * turn.y, scale = power > 0 ? 1 / sqrtf(power) : 0.0f;
+  turn = power > 0 ? make_float2(turn.x * scale, -turn.y * scale) : make_float2(1.0f, 0.0f);
+  if (inside) w.maps[a * w.stride + v] = trace > 0 && value >= w.crop ? x * turn : make_float2(0.0f, 0.0f);
+}
+
+template <int kRows>
+void find_by_rows(const Matrices& w, cudaStream_t stream) {
+  constexpr std::int64_t kVoxels = kThreads / kRows;
+  eigen_rows_kernel<kRows><<<static_cast<unsigned>((w.voxels + kVoxels - 1) / kVoxels), kThreads, 0, stream>>>(w);
+}
+
 /// One voxel per thread.
 __global__ void eigen_kernel(Matrices w) {
   extern __shared__ float2 shared[];
@@ -270,33 +321,48 @@ struct Launch {
 
 }  // namespace
 
+Array<float> unit_scale(Context& context, DeviceView<const cfloat> values) {
+  auto scale = context.allocate<float>({1}), found = context.allocate<float>({2});
+  cuda::extremes(context, DeviceView<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()}),
+                 found.view());
+  scale_kernel<<<1, 1, 0, stream_of(context)>>>(found.data(), scale.data());
+  check_launch("unit_scale");
+  return scale;
+}
+
+Array<cfloat> virtual_coil(Context& context, DeviceView<const cfloat> values, const float* scale) {
+  const std::int64_t coils = values.shape()[0], pairs = triangle_size(coils);
+  auto triangle = context.allocate<cdouble>({pairs}), vectors = context.allocate<cdouble>({2, coils});
+  auto reference = context.allocate<cfloat>({coils});
+  auto* const triangle_there = reinterpret_cast<double2*>(triangle.data());
+  auto* const vectors_there = reinterpret_cast<double2*>(vectors.data());
+  const cudaStream_t stream = stream_of(context);
+  covariance_kernel<<<static_cast<unsigned>(pairs), kThreads, 0, stream>>>(device_view(values.data()),
+                                                                           values.shape()[1], scale, triangle_there);
+  virtual_coil_kernel<<<1, kThreads, 0, stream>>>(triangle_there, static_cast<int>(coils), vectors_there,
+                                                  vectors_there + coils, device_view(reference.data()));
+  check_launch("virtual_coil");
+  return reference;
+}
+
 void adaptive_maps(Context& context, const AdaptiveMaps& work) {
-  const std::int64_t voxels = volume(work.n), pairs = triangle_size(work.coils);
+  const std::int64_t voxels = volume(work.n);
   const int coils = static_cast<int>(work.coils);
   const cudaStream_t stream = stream_of(context);
   const Launch launch("adaptive_maps", work.coils, voxels);
-  auto scale = context.allocate<float>({1}), found = context.allocate<float>({2});
-  auto triangle = context.allocate<cdouble>({pairs}), vectors = context.allocate<cdouble>({2, work.coils});
-  auto reference = context.allocate<cfloat>({work.coils});
+  const DeviceView<const cfloat> values(work.images, {work.coils, voxels});
+  const Array<float> scale = unit_scale(context, values);
+  const Array<cfloat> reference = virtual_coil(context, values, scale.data());
   Array<float> power;
   if (work.threshold > 0) power = context.allocate<float>({voxels});
   const float2* images = device_view(work.images);
   float2* maps = device_view(work.maps);
-  auto* const triangle_there = reinterpret_cast<double2*>(triangle.data());
-  auto* const vectors_there = reinterpret_cast<double2*>(vectors.data());
-
-  cuda::extremes(context, DeviceView<const float>(reinterpret_cast<const float*>(images), {2 * coils * voxels}),
-                 found.view());
-  scale_kernel<<<1, 1, 0, stream>>>(found.data(), scale.data());
-  covariance_kernel<<<static_cast<unsigned>(pairs), kThreads, 0, stream>>>(images, voxels, scale.data(),
-                                                                           triangle_there);
-  virtual_coil_kernel<<<1, kThreads, 0, stream>>>(triangle_there, coils, vectors_there, vectors_there + coils,
-                                                  device_view(reference.data()));
   const Voxels where{images, coils, work.n[0], work.n[1], work.n[2], work.before, work.after};
   adaptive_kernel<<<launch.blocks, launch.threads, launch.shared, stream>>>(
       where, scale.data(), device_view(reference.data()), maps, power.data());
   check_launch("adaptive_maps");
   if (work.threshold <= 0) return;
+  auto found = context.allocate<float>({2});
   cuda::extremes(context, power.cview(), found.view());
   mask_kernel<<<blocks_for(voxels), kThreads, 0, stream>>>(power.data(), found.data() + 1,
                                                            work.threshold * work.threshold, coils, voxels, maps);
@@ -313,7 +379,15 @@ void eigen_maps(Context& context, const EigenMaps& work) {
                           work.crop,
                           device_view(work.maps),
                           work.stride};
-  eigen_kernel<<<launch.blocks, launch.threads, launch.shared, stream_of(context)>>>(matrices);
+  const cudaStream_t stream = stream_of(context);
+  if (work.coils <= 8)
+    find_by_rows<8>(matrices, stream);
+  else if (work.coils <= 16)
+    find_by_rows<16>(matrices, stream);
+  else if (work.coils <= 32)
+    find_by_rows<32>(matrices, stream);
+  else
+    eigen_kernel<<<launch.blocks, launch.threads, launch.shared, stream>>>(matrices);
   check_launch("eigen_maps");
 }
 

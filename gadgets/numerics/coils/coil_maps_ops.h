@@ -61,6 +61,13 @@ void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const c
 )
 // clang-format on
 
+namespace cuda {
+/// *scale: the power of two that makes the largest value, of either sign, 1..2; 1 for zeros.
+Array<float> unit_scale(Context& context, DeviceView<const cfloat> values);
+/// principal_component() of values [coil, sample] * *scale, across coils: [coil].
+Array<cfloat> virtual_coil(Context& context, DeviceView<const cfloat> values, const float* scale);
+}  // namespace cuda
+
 /// The dominant eigenvector of a Hermitian matrix (lower triangle) by kReferenceIterations power iterations from
 /// start_turns(), of unit length; start_turns() itself for a matrix of zeros.
 void principal_component(const cdouble* triangle, std::int64_t n, cfloat* vector);

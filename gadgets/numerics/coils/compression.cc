@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "gadgets/numerics/coils/compression_ops.h"
-#include "gadgets/numerics/coils/hermitian_eigen.h"
 #include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/dense/hermitian_eigen.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -45,8 +45,31 @@ std::int64_t number_kept(const Eigen::VectorXd& values, const CompressionOptions
 
 double largest_sum(const Eigen::VectorXd& values, std::int64_t kept) { return values.tail(kept).sum(); }
 
+/// A Hermitian matrix, by its eigenvectors.
+struct Decomposed {
+  Eigen::VectorXd values;  ///< ascending
+  MatrixXcd vectors;
+};
+
+/// On this thread alone, until the work of `threads` is to stop.
+Decomposed decomposed(const ThreadPool& threads, const MatrixXcd& matrix) {
+  const Eigen::Index n = matrix.rows();
+  SplitMatrix upper(n, n);
+  for (Eigen::Index p = 0; p < n; ++p)
+    for (Eigen::Index q = p; q < n; ++q) {
+      upper.row(p).re[q] = matrix(p, q).real();
+      upper.row(p).im[q] = matrix(p, q).imag();
+    }
+  ThreadPool one(1), alone(one, threads.stop_token());
+  const HermitianEigen eigen = hermitian_eigen(alone, std::move(upper));
+  Decomposed out{Eigen::Map<const Eigen::VectorXd>(eigen.values.data(), n), MatrixXcd(n, n)};
+  for (Eigen::Index i = 0; i < n; ++i)
+    for (Eigen::Index k = 0; k < n; ++k) out.vectors(i, k) = {eigen.vectors.row(i).re[k], eigen.vectors.row(i).im[k]};
+  return out;
+}
+
 /// Rows: the conjugated eigenvectors of the largest eigenvalues.
-MatrixXcd rows_of(const HermitianEigen& eigen, std::int64_t kept) {
+MatrixXcd rows_of(const Decomposed& eigen, std::int64_t kept) {
   return eigen.vectors.rightCols(kept).rowwise().reverse().adjoint();
 }
 
@@ -91,7 +114,7 @@ Compression compression_by_pca(const ThreadPool& threads, const std::vector<cdou
   check_size(gram.size(), coils, 1);
   const MatrixXcd matrix = sum_of(gram, coils, 1, 0, 1);
   check_gram(matrix);
-  const HermitianEigen eigen = hermitian_eigen(threads, matrix);
+  const Decomposed eigen = decomposed(threads, matrix);
   Compression out;
   out.kept = number_kept(eigen.values, options);
   out.energy = largest_sum(eigen.values, out.kept) / eigen.values.sum();
@@ -110,15 +133,15 @@ Compression geometric_compression(ThreadPool& threads, const std::vector<cdouble
   check_gram(sum_of(grams, coils, positions, 0, positions));
 
   const auto count = static_cast<std::size_t>(positions);
-  std::vector<HermitianEigen> eigen(count);
+  std::vector<Decomposed> eigen(count);
   threads.parallel_for(positions, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t x = begin; x < end; ++x)
-      eigen[static_cast<std::size_t>(x)] = hermitian_eigen(
+      eigen[static_cast<std::size_t>(x)] = decomposed(
           threads,
           sum_of(grams, coils, positions, std::max<std::int64_t>(0, x - kReach), std::min(positions, x + kReach + 1)));
   });
   Eigen::VectorXd values = Eigen::VectorXd::Zero(coils);
-  for (const HermitianEigen& each : eigen) values += each.values;
+  for (const Decomposed& each : eigen) values += each.values;
 
   Compression out;
   out.kept = number_kept(values, options);

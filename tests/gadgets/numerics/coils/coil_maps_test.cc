@@ -7,7 +7,7 @@
 #include <limits>
 #include <numbers>
 
-#include "gadgets/numerics/coils/espirit.h"
+#include "gadgets/numerics/espirit/espirit.h"
 #include "gadgets/numerics/fft/fft.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"

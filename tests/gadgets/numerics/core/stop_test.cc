@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/coils/espirit.h"
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/density/density_voronoi.h"
+#include "gadgets/numerics/espirit/espirit.h"
 #include "gadgets/numerics/exact/direct_transform.h"
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/nufft/nufft.h"
