@@ -1,4 +1,4 @@
-"""kill -9 of servers that keep noise and send to a DICOM peer: 30 moments here, more in long_stores_killed.py."""
+"""kill -9 of servers that keep noise and send to a DICOM peer: 30 moments here, more in long_kill_stores.py."""
 
 import numpy as np
 
