@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "gadgets/engine/host/exposed.h"
@@ -18,8 +19,7 @@ namespace {
 using config::ConfigError;
 using nlohmann::json;
 
-constexpr int kDeepest = 64;             // of brackets, also of those that no step looks into
-constexpr std::size_t kLongest = 65536;  // of JSON for a step: as of its own `config`
+constexpr int kDeepest = 64;  // of brackets, also of those that no step looks into
 constexpr std::size_t kMostNamed = 8;
 constexpr const char* kTakesJson = "host_parameters";  // parameter of gadgets that take the host's JSON
 
@@ -94,10 +94,20 @@ void set_value(config::PipelineSpec& spec, const Exposed& known, const HostValue
   }
 }
 
+std::string too_many(std::size_t count) {
+  return fmt::format("the host's JSON has {} parameters; at most {} are read", count, kMostHostParameters);
+}
+
 }  // namespace
 
 HostParameters read_host_parameters(std::string_view text) {
   HostParameters out;
+  if (text.size() > kMostHostBytes) {
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    out.given = first != std::string_view::npos && text[first] == '{' && text.find("\"parameters\"") != text.npos;
+    out.problem = fmt::format("the host's JSON has {} bytes; at most {} are read", text.size(), kMostHostBytes);
+    return out;
+  }
   json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return out;
   const auto parameters = object.find("parameters");
@@ -105,6 +115,10 @@ HostParameters read_host_parameters(std::string_view text) {
   out.given = true;
   if (depth_of(text) > kDeepest) {
     out.problem = fmt::format("the host's JSON is nested more than {} deep", kDeepest);
+    return out;
+  }
+  if (parameters->size() > kMostHostParameters) {
+    out.problem = too_many(parameters->size());
     return out;
   }
   out.token = text_of(object, "token");
@@ -121,14 +135,16 @@ HostParameters later(const HostParameters& before, const HostParameters& after) 
   HostParameters out = after;
   if (out.problem.empty()) out.problem = before.problem;
   out.values = before.values;
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < before.values.size(); ++i) places.emplace(before.values[i].id, i);
   for (const HostValue& value : after.values) {
-    const auto same =
-        std::find_if(out.values.begin(), out.values.end(), [&](const HostValue& each) { return each.id == value.id; });
-    if (same == out.values.end())
+    const auto [place, is_new] = places.emplace(value.id, out.values.size());
+    if (is_new)
       out.values.push_back(value);
     else
-      *same = value;
+      out.values[place->second] = value;
   }
+  if (out.values.size() > kMostHostParameters && out.problem.empty()) out.problem = too_many(out.values.size());
   if (before.json.empty() || after.json.empty()) {
     out.json = before.json.empty() ? after.json : before.json;
     return out;
@@ -147,9 +163,9 @@ HostChange with_host_values(const config::PipelineSpec& spec, const HostParamete
   HostChange out{spec, {}, "", ""};
   const bool to_step = takes_json(spec) && !host.json.empty();
   if (host.values.empty() && !to_step) return out;
-  if (to_step && host.json.size() > kLongest)
+  if (to_step && host.json.size() > kMostHostBytes)
     throw ConfigError(
-        {}, fmt::format("the host's JSON has {} bytes, and a step takes at most {}", host.json.size(), kLongest));
+        {}, fmt::format("the host's JSON has {} bytes, and a step takes at most {}", host.json.size(), kMostHostBytes));
   const std::vector<Exposed> exposed = exposed_of(spec, registry);
   std::vector<std::string> set, unknown;
   for (const HostValue& value : host.values) {

@@ -1,6 +1,7 @@
 // What a host says about a scan in JSON, and the pipeline that results from it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,8 @@ struct HostParameters {
   std::vector<HostValue> values;
   std::string json;  ///< the whole object without its token, in ASCII, for steps that take it
 };
+/// Bounds of what is read of a host: bytes of its JSON, and parameters in it.
+inline constexpr std::size_t kMostHostBytes = 65536, kMostHostParameters = 1024;
 HostParameters read_host_parameters(std::string_view text);
 
 /// What a host has said before, changed by what it says later: later values count, in the values and in the JSON.

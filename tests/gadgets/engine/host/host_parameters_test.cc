@@ -97,5 +97,32 @@ TEST(HostParameters, AreWrittenIntoTheImagesMeta) {
   EXPECT_EQ(protocol::meta_value(attributes, "echotrain_parameters"), "x=?1?, y=???");
 }
 
+TEST(HostParameters, AreBoundedInBytesAndNumber) {
+  const auto with = [](std::size_t count, const std::string& padding) {
+    std::string text = "{\"parameters\": {\"x\": \"" + padding + '"';
+    for (std::size_t i = 0; i < count; ++i) text += ", \"p" + std::to_string(i) + "\": 1";
+    return text + "}}";
+  };
+  const HostParameters most = read_host_parameters(with(kMostHostParameters - 1, ""));
+  EXPECT_EQ(most.problem, "");
+  EXPECT_EQ(most.values.size(), kMostHostParameters);
+  EXPECT_THAT(read_host_parameters(with(kMostHostParameters, "")).problem, HasSubstr("at most 1024"));
+  const HostParameters long_one = read_host_parameters(with(0, std::string(kMostHostBytes, 'x')));
+  EXPECT_TRUE(long_one.given);
+  EXPECT_THAT(long_one.problem, HasSubstr("at most 65536"));
+  EXPECT_FALSE(read_host_parameters("{\"a\": \"" + std::string(kMostHostBytes, 'x') + "\"}").given);
+}
+
+TEST(HostParameters, ThatComeTogetherAreBoundedToo) {
+  HostParameters one, other;
+  for (std::size_t i = 0; i < kMostHostParameters; ++i) {
+    one.values.push_back({"a" + std::to_string(i), "1"});
+    other.values.push_back({"b" + std::to_string(i), "2"});
+  }
+  EXPECT_EQ(later(one, one).problem, "");
+  EXPECT_THAT(later(one, other).problem, HasSubstr("2048 parameters"));
+  EXPECT_EQ(later(one, other).values[kMostHostParameters].id, "b0") << "in the order in which they came";
+}
+
 }  // namespace
 }  // namespace echotrain
