@@ -32,8 +32,17 @@ Result<Extent> measure(std::span<const std::byte> bytes, const Limits& limits);
 /// `owner`; compressed samples are expanded into a buffer of their own. Texts are cut at their first NUL.
 Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const Limits& limits);
 
-/// The same of a readout that measure() has found to be whole, in place: `to` is a new one.
+/// The same of a readout that measure() has found to be whole, in place: `to` is a new one. Compressed samples stay as
+/// they are, for expand().
 Status decode_acquisition(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, Acquisition& to);
+
+/// Whether decode_acquisition() has left compressed samples, and the flag that says how.
+bool is_compressed(const Acquisition& acquisition);
+/// Bytes that expand() takes at a time, the plain samples among them; 0 for a readout with plain samples.
+std::uint64_t expanding_bytes(const Acquisition& acquisition);
+/// Puts plain samples in the place of compressed ones. Errors have code "compression". `owner`: kept as long as the
+/// samples are; may be null.
+Status expand(Acquisition& acquisition, std::shared_ptr<const void> owner = nullptr);
 
 using Buffer = std::vector<std::byte>;
 

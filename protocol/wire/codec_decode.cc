@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "protocol/data/layout.h"
 #include "protocol/data/text.h"
@@ -58,20 +59,15 @@ Status read_acquisition(Bytes body, const Owner& owner, Acquisition& acquisition
   std::memcpy(&acquisition.head, body.data(), sizeof(acquisition.head));
   const std::uint64_t flags = acquisition.head.flags;
   const std::uint64_t samples = acquisition.head.number_of_samples;
-  const std::uint64_t channels = acquisition.head.active_channels;
   const std::size_t trajectory = 4 * samples * acquisition.head.trajectory_dimensions;
   acquisition.trajectory = payload(body.subspan(kAcquisitionHeadBytes, trajectory), owner);
   const Bytes data = body.subspan(kAcquisitionHeadBytes + trajectory);
-  acquisition.head.flags = flags & ~kCompressionFlags;
   if ((flags & kCompressionFlags) == 0 || data.empty()) {
+    acquisition.head.flags = flags & ~kCompressionFlags;
     acquisition.data = payload(data, owner);
-    return {};
+  } else {
+    acquisition.data = payload(data.subspan(4), owner);
   }
-  const Bytes block = data.subspan(4);
-  auto values = (flags & kCompression1) != 0 ? expand_zfp(block, samples, channels)
-                                             : expand_packed(block, 2 * samples * channels);
-  if (!values) return values.error();
-  acquisition.data = Payload::take(*std::move(values));
   return {};
 }
 
@@ -101,6 +97,30 @@ Status decode_acquisition(Bytes bytes, const Owner& owner, Acquisition& to) {
   return read_acquisition(bytes.subspan(kIdBytes), owner, to);
 }
 
+bool is_compressed(const Acquisition& acquisition) { return (acquisition.head.flags & kCompressionFlags) != 0; }
+
+std::uint64_t expanding_bytes(const Acquisition& acquisition) {
+  const std::uint64_t samples = acquisition.head.number_of_samples, channels = acquisition.head.active_channels;
+  if (!is_compressed(acquisition)) return 0;
+  const bool zfp = (acquisition.head.flags & kCompression1) != 0;
+  return 8 * samples * channels + (zfp ? zfp_scratch_bytes(acquisition.data.bytes, samples, channels) : 0);
+}
+
+Status expand(Acquisition& acquisition, Owner owner) {
+  if (!is_compressed(acquisition)) return {};
+  const std::uint64_t samples = acquisition.head.number_of_samples, channels = acquisition.head.active_channels;
+  auto values = (acquisition.head.flags & kCompression1) != 0
+                    ? expand_zfp(acquisition.data.bytes, samples, channels)
+                    : expand_packed(acquisition.data.bytes, 2 * samples * channels);
+  if (!values) return values.error();
+  Payload plain = Payload::take(*std::move(values));
+  // One owner for both: the samples, and whatever is to be kept beside them.
+  plain.owner = std::make_shared<const std::pair<Owner, Owner>>(std::move(owner), plain.owner);
+  acquisition.data = std::move(plain);
+  acquisition.head.flags = acquisition.head.flags & ~kCompressionFlags;
+  return {};
+}
+
 Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const Limits& limits) {
   const auto extent = measure(bytes, limits);
   if (!extent) return extent.error();
@@ -124,7 +144,9 @@ Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const v
       return Message{Response{load<std::uint64_t>(body, 0), std::string(cut_at_nul(as_text(body.subspan(16))))}};
     case MessageId::acquisition: {
       Message message{std::in_place_type<Acquisition>};
-      if (Status status = read_acquisition(body, owner, std::get<Acquisition>(message)); !status) return status.error();
+      auto& acquisition = std::get<Acquisition>(message);
+      if (Status status = read_acquisition(body, owner, acquisition); !status) return status.error();
+      if (Status status = expand(acquisition); !status) return status.error();
       return message;
     }
     case MessageId::waveform:

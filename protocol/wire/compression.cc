@@ -84,12 +84,23 @@ Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::
   return values;
 }
 
+// The copy of the block with the padding below: what libzfp may read, which is at most a header, and for each 16
+// numbers their exponent and 32 planes of 16 bits with a group test each.
+std::uint64_t zfp_scratch_bytes(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
+  const std::uint64_t blocks = ((2 * samples + 3) / 4) * ((channels + 3) / 4);
+  return 2 * block.size() + 160 + blocks * (16 * sizeof(float) + 8);
+}
+
 Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
+  if (const std::uint64_t plain = 8 * samples * channels; plain > kAnyRatioBytes && plain / kMostRatio > block.size()) {
+    return refuse(fmt::format("COMPRESSION1 block of {} bytes expands to {}; at most {} times its size is taken",
+                              block.size(), plain, kMostRatio));
+  }
   // libzfp reads whole words and does not know where its input ends. So it first reads the header from a small copy,
   // then the block from a copy padded with zeros to the longest stream for this size.
   constexpr std::size_t kHeadWords = (ZFP_HEADER_MAX_BITS + 63) / 64 + 1;
-  std::vector<std::uint64_t> input(std::max(kHeadWords, (block.size() + 7) / 8));
-  std::copy(block.begin(), block.end(), reinterpret_cast<std::byte*>(input.data()));
+  std::vector<std::uint64_t> input(kHeadWords);
+  std::copy_n(block.begin(), std::min(block.size(), input.size() * 8), reinterpret_cast<std::byte*>(input.data()));
 
   const std::unique_ptr<zfp_field, ZfpDeleter> field(zfp_field_alloc());
   const std::unique_ptr<zfp_stream, ZfpDeleter> stream(zfp_stream_open(nullptr));
@@ -113,7 +124,9 @@ Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uin
                               blocks * stream->minbits));
   }
 
-  input.resize(input.size() + zfp_stream_maximum_size(stream.get(), field.get()) / 8 + 2);
+  const std::size_t padding = zfp_stream_maximum_size(stream.get(), field.get()) / 8 + 2;
+  input = std::vector<std::uint64_t>((block.size() + 7) / 8 + padding);
+  std::copy(block.begin(), block.end(), reinterpret_cast<std::byte*>(input.data()));
   bits.reset(stream_open(input.data(), input.size() * 8));
   zfp_stream_set_bit_stream(stream.get(), bits.get());
   zfp_stream_rewind(stream.get());

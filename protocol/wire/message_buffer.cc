@@ -45,6 +45,11 @@ std::uint16_t MessageBuffer::pending_id() const {
   return pending_bytes() < kIdBytes ? std::uint16_t{0} : load<std::uint16_t>(pending(), 0);
 }
 
+std::string_view MessageBuffer::pending_text(std::size_t begin, std::size_t most) const {
+  const auto bytes = pending();
+  return as_text(bytes.subspan(std::min(begin, bytes.size()))).substr(0, most);
+}
+
 void MessageBuffer::change_slab(std::size_t bytes) {
   const auto partial = pending();
   // Let the old slab go first when nothing of it is needed, so that it can come straight back.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "protocol/data/limits.h"
@@ -39,6 +40,10 @@ class MessageBuffer {
   Result<bool> next_readout(Acquisition& to);
   /// Id of the partly received message (0 at a message boundary or while its id is incomplete).
   std::uint16_t pending_id() const;
+  /// The pending bytes from `begin` on, `most` at most, as text. Valid until the next call of another member.
+  std::string_view pending_text(std::size_t begin, std::size_t most) const;
+  /// From now on messages are held to these limits.
+  void bound(const Limits& limits) { limits_ = limits; }
   /// Bytes of the partly received message (0 at a message boundary).
   std::size_t pending_bytes() const;
   /// Memory of this buffer's slabs: of that in use, and of those that messages keep.

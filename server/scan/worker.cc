@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "gadgets/engine/host/host_parameters.h"
@@ -14,6 +16,7 @@
 #include "gadgets/numerics/team/team.h"
 #include "gadgets/shared/scan_port.h"
 #include "protocol/files/asset_folder.h"
+#include "protocol/wire/codec.h"
 #include "protocol/wire/slab_pool.h"
 #include "server/base/clock.h"
 #include "server/base/priority.h"
@@ -26,6 +29,12 @@ using protocol::Level;
 namespace {
 // After so long without data nobody spins for the scan until something comes: a breath hold, a long repetition time.
 constexpr std::chrono::milliseconds kSoon{500};
+
+/// A message that cannot be used, with the error that its client is told.
+struct Refusal : std::runtime_error {
+  explicit Refusal(protocol::Error its_error) : std::runtime_error(its_error.message), error(std::move(its_error)) {}
+  protocol::Error error;
+};
 
 /// Tells the scan's load that its thread computes, as long as it lives.
 class Computing {
@@ -103,6 +112,8 @@ void Worker::run() {
     work();
   } catch (const numerics::Stopped&) {
     log_.debug("stopped before its end");
+  } catch (const Refusal& refusal) {
+    failure_ = refusal.error;
   } catch (const ClientError& error) {
     failure_ = {"bad-data", error.what()};
   } catch (const OverBudget& error) {
@@ -227,10 +238,20 @@ void Worker::process(Pipeline& pipeline, Work&& work, std::int64_t waiting) {
 
 void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting) {
   counts_.readouts += batch.size();
-  std::size_t kept = 0;
+  std::size_t kept = 0, expanded = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (cancelled_) throw numerics::Stopped();
     tolerate_version(batch[i].head.version);
+    if (protocol::is_compressed(batch[i])) {
+      if (expanded >= Inbox::kBatchBytes) {
+        push(pipeline,
+             {std::make_move_iterator(batch.begin()),
+              std::make_move_iterator(batch.begin() + static_cast<std::ptrdiff_t>(kept))},
+             waiting + static_cast<std::int64_t>(batch.size() - i));
+        kept = expanded = 0;
+      }
+      expanded += expand(batch[i]);
+    }
     if (const auto reason = check_.check(batch[i])) {
       note_skip(*reason);
       continue;
@@ -239,8 +260,28 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
     ++kept;
   }
   batch.resize(kept);
-  if (request_.onlooker) request_.onlooker->readouts(batch);
-  pipeline.push(std::move(batch), waiting);
+  push(pipeline, std::move(batch), waiting);
+}
+
+void Worker::push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
+  if (request_.onlooker) request_.onlooker->readouts(readouts);
+  pipeline.push(std::move(readouts), waiting);
+}
+
+// The session pays for the plain samples before they are there, as long as anybody has them. Gives their bytes.
+std::size_t Worker::expand(protocol::Acquisition& readout) {
+  const std::uint64_t bytes = protocol::expanding_bytes(readout);
+  const std::uint64_t most = session_memory(options_, *account_->budget());
+  if (account_->used() + bytes > most)
+    throw OverBudget(
+        fmt::format("a readout takes {} MiB when it is expanded, and the scan has {} of the {} MiB that a "
+                    "session may use (session_memory_mib)",
+                    (bytes >> 20) + 1, account_->used() >> 20, most >> 20));
+  const auto share = std::make_shared<numerics::MemoryShare>(account_);
+  share->grow_to(bytes);
+  if (const protocol::Status status = protocol::expand(readout, share); !status) throw Refusal(status.error());
+  share->set(readout.data.bytes.size());
+  return readout.data.bytes.size();
 }
 
 void Worker::process(Pipeline& pipeline, protocol::Image&& image) {

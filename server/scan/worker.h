@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -93,6 +94,8 @@ class Worker {
   void work();
   void process(Pipeline& pipeline, Work&& work, std::int64_t waiting);
   void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting);
+  void push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting);
+  std::size_t expand(protocol::Acquisition& readout);
   void process(Pipeline& pipeline, protocol::Image&& image);
   void tolerate_version(std::uint16_t version);
   void note_skip(const protocol::SkipReason& reason);

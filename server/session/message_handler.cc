@@ -11,6 +11,7 @@
 
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/text.h"
+#include "protocol/wire/codec.h"
 #include "server/memory/memory_estimate.h"
 
 namespace echotrain::server {
@@ -84,7 +85,8 @@ asio::awaitable<void> MessageHandler::consume() {
         dialogue_.data_came();
         batch.back().arrival = now;
         batch.back().number = ++readouts_;
-        if (checks) batch.back().known_finite = protocol::all_finite(batch.back());
+        if (checks && !protocol::is_compressed(batch.back()))
+          batch.back().known_finite = protocol::all_finite(batch.back());
         whole = data = true;
         ++handled;
         continue;

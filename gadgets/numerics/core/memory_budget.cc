@@ -69,6 +69,16 @@ namespace {
 std::uint64_t above_zero(std::int64_t balance) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(balance, 0));
 }
+
+/// `more`: what was asked for and is not counted [bytes].
+[[noreturn]] void refuse_more(const MemoryAccount& account, std::uint64_t more) {
+  const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  throw OverBudget(fmt::format(
+      "this scan uses {:.1f} MiB{}, more than the {:.1f} MiB that were reserved for it, and this server has "
+      "no more left of the memory that it may take ({} MiB); try again later, or raise memory_mib",
+      mib(account.used()), more == 0 ? "" : fmt::format(" and wants another {:.1f} MiB", mib(more)),
+      mib(account.reserved()), account.budget()->bound() >> 20));
+}
 }  // namespace
 
 MemoryAccount::~MemoryAccount() { budget_->give(reserved_ + above_zero(balance_)); }
@@ -103,7 +113,7 @@ void MemoryAccount::take(std::uint64_t bytes) {
   if (more == 0 || budget_->take(more)) return;
   budget_->add(more);
   give(bytes);
-  refuse();
+  refuse_more(*this, bytes);
 }
 
 void MemoryAccount::add(std::uint64_t bytes) noexcept {
@@ -119,12 +129,7 @@ void MemoryAccount::check() {
   if (!budget_->make_room(0) && borrowed() > 0) refuse();
 }
 
-void MemoryAccount::refuse() const {
-  throw OverBudget(
-      fmt::format("this scan uses {} MiB, more than the {} MiB that were reserved for it, and this server has no more "
-                  "left of the memory that it may take ({} MiB); try again later, or raise memory_mib",
-                  used() >> 20, reserved() >> 20, budget_->bound() >> 20));
-}
+void MemoryAccount::refuse() const { refuse_more(*this, 0); }
 
 void MemoryShare::set(std::uint64_t bytes) noexcept {
   if (account_ && bytes > bytes_) account_->add(bytes - bytes_);

@@ -1,5 +1,6 @@
 #include "protocol/wire/compression.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zfp.h>
 
@@ -163,6 +164,33 @@ TEST(Compression, ZfpOfAnotherShapeIsRefused) {
   EXPECT_FALSE(expand_zfp(block, 4, 8));
   EXPECT_FALSE(expand_zfp(block, 8, 5));
   EXPECT_FALSE(expand_zfp(block, 60000, 1000));
+}
+
+// A bit for each 4 x 4 zeros, and a head.
+TEST(Compression, ZfpThatExpandsTooFarIsRefused) {
+  const auto zeros = [](std::size_t samples, std::size_t channels) {
+    return zfp_block(std::vector<float>(2 * samples * channels), 2 * samples, channels, 1e-3);
+  };
+  const Buffer small = zeros(512, 256);  // 1 MiB
+  EXPECT_LT(small.size(), std::size_t{9000});
+  EXPECT_TRUE(expand_zfp(small, 512, 256));
+  const Buffer large = zeros(512, 264);
+  const auto values = expand_zfp(large, 512, 264);
+  ASSERT_FALSE(values);
+  EXPECT_THAT(values.error().message, testing::HasSubstr("at most 64 times its size"));
+}
+
+// What expanding takes is known before: the numbers, and a copy of the block that is as long as libzfp may read.
+TEST(Compression, ScratchOfZfpIsWhatItMayRead) {
+  std::vector<float> values = wave(64 * 50);
+  zfp_field* field = zfp_field_2d(values.data(), zfp_type_float, 64, 50);
+  zfp_stream* stream = zfp_stream_open(nullptr);
+  zfp_stream_set_reversible(stream);
+  const Buffer block = zfp_block(values, 64, 50, 0);
+  EXPECT_GE(zfp_scratch_bytes(block, 32, 50), block.size() + zfp_stream_maximum_size(stream, field));
+  EXPECT_LE(zfp_scratch_bytes(block, 32, 50), 2 * block.size() + 2 * zfp_stream_maximum_size(stream, field));
+  zfp_stream_close(stream);
+  zfp_field_free(field);
 }
 
 TEST(Compression, ZfpCutShortIsRefused) {
