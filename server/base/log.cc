@@ -3,8 +3,12 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace echotrain::server {
 
@@ -52,6 +56,65 @@ void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_
   spdlog::default_logger_raw()->log(spd_level(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
+void LogBounds::Bucket::fill(const Bound& bound, Clock::time_point now) {
+  const double s = std::chrono::duration<double>(now - at).count();
+  tokens = std::min(bound.at_once, tokens + std::max(0.0, s) * bound.per_s);
+  at = now;
+}
+
+// A full bucket is like a new one.
+void LogBounds::forget_full_ones(Clock::time_point now) {
+  for (auto each = buckets_.begin(); each != buckets_.end();) {
+    each->second.fill(of_address_, now);
+    each = each->second.tokens >= of_address_.at_once ? buckets_.erase(each) : std::next(each);
+  }
+}
+
+bool LogBounds::may_write(const std::string& address, Clock::time_point now) {
+  constexpr std::size_t kMostAddresses = 4096;  // others share what there is in all
+  bool may = false, tells = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (buckets_.size() >= kMostAddresses && !buckets_.contains(address)) forget_full_ones(now);
+    Bucket* own = nullptr;
+    if (const auto found = buckets_.find(address); found != buckets_.end())
+      own = &found->second;
+    else if (buckets_.size() < kMostAddresses)
+      own = &buckets_.emplace(address, Bucket{of_address_.at_once, now}).first->second;
+    if (own != nullptr) own->fill(of_address_, now);
+    all_.fill(in_all_, now);
+    may = all_.tokens >= 1 && (own == nullptr || own->tokens >= 1);
+    if (may) {
+      --all_.tokens;
+      if (own != nullptr) --own->tokens;
+    } else {
+      ++left_out_;
+    }
+    tells = left_out_ > told_ && now - told_at_ >= std::chrono::seconds(10);
+  }
+  if (tells) tell(now);
+  return may;
+}
+
+void LogBounds::tell(Clock::time_point now) {
+  std::uint64_t count = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    count = left_out_ - std::exchange(told_, left_out_.load());
+    if (count > 0) told_at_ = now;
+  }
+  if (count > 0)
+    write_log(
+        LogLevel::warning,
+        fmt::format("{} lines about clients were left out: an address may cause {} lines at once and {} a second, "
+                    "all together {} and {}",
+                    count, of_address_.at_once, of_address_.per_s, in_all_.at_once, in_all_.per_s));
+}
+
+bool SessionLog::within_bounds(LogLevel level) const {
+  return is_written(level) && (!bounds_ || bounds_->may_write(address_));
+}
+
 bool SessionLog::may_write(LogLevel level) const {
   if (!is_written(level)) return false;    // and is not counted
   if (*lines_ > kMostLines) return false;  // the count does not wrap
@@ -62,7 +125,7 @@ bool SessionLog::may_write(LogLevel level) const {
                           "and the summary",
                           kMostLines),
               id_);
-  return before < kMostLines;
+  return before < kMostLines && within_bounds(level);
 }
 
 }  // namespace echotrain::server

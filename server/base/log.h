@@ -5,12 +5,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "server/base/clock.h"
 
 namespace echotrain::server {
 
@@ -34,6 +38,41 @@ struct LogEvent {
 void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session = std::nullopt,
                const LogEvent* event = nullptr);
 
+/// Token buckets for lines that clients cause: one for each address and one for all. What is left out is counted, and a
+/// line says how many from time to time. Thread-safe.
+class LogBounds {
+ public:
+  struct Bound {
+    double at_once;  ///< lines
+    double per_s;
+  };
+  explicit LogBounds(Bound of_address = {2000, 20}, Bound in_all = {10000, 100})
+      : of_address_(of_address), in_all_(in_all), all_{in_all.at_once, {}} {}
+
+  /// Whether one more line about this address may be written; it counts as written, or as left out.
+  bool may_write(const std::string& address, Clock::time_point now = Clock::now());
+  /// Lines left out so far.
+  std::uint64_t left_out() const { return left_out_; }
+  /// Writes how many were left out since it last did, if any.
+  void tell(Clock::time_point now = Clock::now());
+
+ private:
+  struct Bucket {
+    double tokens;
+    Clock::time_point at;
+    void fill(const Bound& bound, Clock::time_point now);
+  };
+  void forget_full_ones(Clock::time_point now);
+
+  const Bound of_address_, in_all_;
+  std::mutex mutex_;
+  Bucket all_;
+  std::map<std::string, Bucket> buckets_;
+  std::atomic<std::uint64_t> left_out_ = 0;
+  std::uint64_t told_ = 0;
+  Clock::time_point told_at_{};
+};
+
 /// Writes the lines of one session, of which copies share a bound. Text from peers must have gone through
 /// protocol::printable().
 class SessionLog {
@@ -42,7 +81,9 @@ class SessionLog {
   /// the log's level do not count.
   static constexpr std::uint32_t kMostLines = 1000;
 
-  explicit SessionLog(std::uint64_t id) : id_(id) {}
+  /// `bounds` of the peer's address; null: none.
+  explicit SessionLog(std::uint64_t id, std::shared_ptr<LogBounds> bounds = nullptr, std::string address = {})
+      : id_(id), bounds_(std::move(bounds)), address_(std::move(address)) {}
   std::uint64_t id() const { return id_; }
 
   template <class... A>
@@ -59,17 +100,20 @@ class SessionLog {
   }
   template <class... A>
   void error(fmt::format_string<A...> format, A&&... args) const {
-    write_log(LogLevel::error, fmt::format(format, std::forward<A>(args)...), id_);
+    if (within_bounds(LogLevel::error)) write_log(LogLevel::error, fmt::format(format, std::forward<A>(args)...), id_);
   }
   /// A line for people, and the same as facts for programs.
   void event(LogLevel level, std::string_view line, const LogEvent& event) const {
-    write_log(level, line, id_, &event);
+    if (within_bounds(level)) write_log(level, line, id_, &event);
   }
 
  private:
   bool may_write(LogLevel level) const;
+  bool within_bounds(LogLevel level) const;
 
   std::uint64_t id_;
+  std::shared_ptr<LogBounds> bounds_;
+  std::string address_;
   std::shared_ptr<std::atomic<std::uint32_t>> lines_ = std::make_shared<std::atomic<std::uint32_t>>(0);
 };
 

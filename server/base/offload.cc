@@ -1,11 +1,17 @@
 #include "server/base/offload.h"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <utility>
+
+#include "server/base/priority.h"
 
 namespace echotrain::server {
 
 namespace {
+// Behind what scans compute, by steps of nice(2): one text less a second is nothing to its client.
+constexpr int kYields = 2;
+
 asio::awaitable<void> call(std::function<void()> work) {
   work();
   co_return;
@@ -18,6 +24,93 @@ asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void(
 
 asio::awaitable<void> run_offloaded(asio::any_io_executor executor, std::function<void()> work) {
   co_await asio::co_spawn(std::move(executor), call(std::move(work)), asio::use_awaitable);
+}
+
+FairQueue::FairQueue(int threads) : most_of_one_(static_cast<std::size_t>(std::max(1, threads / 2))) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+}
+
+FairQueue::~FairQueue() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::shared_ptr<FairQueue::Job> FairQueue::add(std::string address, std::function<void()> work,
+                                               std::function<void()> wake) {
+  const std::shared_ptr<Job> job(new Job(*this, std::move(address), std::move(work), std::move(wake)));
+  {
+    const std::scoped_lock lock(mutex_);
+    auto line = line_of(job->address_);
+    if (line == lines_.end()) line = lines_.insert(line, Line{job->address_, {}});
+    line->jobs.push_back(job);
+  }
+  changed_.notify_one();
+  return job;
+}
+
+// With the lock held, as next().
+std::list<FairQueue::Line>::iterator FairQueue::line_of(const std::string& address) {
+  return std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) { return each.address == address; });
+}
+
+std::shared_ptr<FairQueue::Job> FairQueue::next() {
+  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
+    if (line->jobs.empty() || line->running >= most_of_one_) continue;
+    std::shared_ptr<Job> job = std::move(line->jobs.front());
+    line->jobs.pop_front();
+    ++line->running;
+    lines_.splice(lines_.end(), lines_, line);
+    return job;
+  }
+  return nullptr;
+}
+
+void FairQueue::serve() {
+  go_after(kYields);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::shared_ptr<Job> job;
+    changed_.wait(lock, [&] { return ending_ || (job = next()) != nullptr; });
+    if (job == nullptr) return;
+    job->state_ = Job::State::begun;
+    lock.unlock();
+    try {
+      job->work_();
+    } catch (...) {
+      job->thrown_ = std::current_exception();
+    }
+    const std::function<void()> wake = job->wake_;  // the job's client may be gone once it is done
+    lock.lock();
+    job->state_ = Job::State::done;
+    const auto line = line_of(job->address_);
+    if (--line->running == 0 && line->jobs.empty()) lines_.erase(line);
+    lock.unlock();
+    changed_.notify_one();  // one more of this address may begin
+    wake();
+    lock.lock();
+  }
+}
+
+bool FairQueue::Job::done() const {
+  const std::scoped_lock lock(queue_.mutex_);
+  return state_ == State::done;
+}
+
+bool FairQueue::Job::cancel() {
+  const std::scoped_lock lock(queue_.mutex_);
+  if (state_ != State::in_line) return false;
+  const auto line = queue_.line_of(address_);
+  std::erase_if(line->jobs, [this](const std::shared_ptr<Job>& each) { return each.get() == this; });
+  if (line->running == 0 && line->jobs.empty()) queue_.lines_.erase(line);
+  return true;
+}
+
+void FairQueue::Job::rethrow() const {
+  if (thrown_) std::rethrow_exception(thrown_);
 }
 
 }  // namespace echotrain::server

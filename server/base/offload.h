@@ -2,8 +2,17 @@
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
+#include <condition_variable>
+#include <deque>
+#include <exception>
 #include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <utility>  // the Asio headers below use std::exchange without including it
+#include <vector>
 
 #include "server/base/signal.h"
 
@@ -13,5 +22,56 @@ namespace echotrain::server {
 asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void()> work);
 /// The same on a thread of `executor`.
 asio::awaitable<void> run_offloaded(asio::any_io_executor executor, std::function<void()> work);
+
+/// What clients make the server read, by turns of their addresses: however much one has in line, another's comes next,
+/// and one address has at most half of the threads, so that a thread is free for others. Thread-safe.
+class FairQueue {
+ public:
+  /// `threads`: at least 2.
+  explicit FairQueue(int threads);
+  ~FairQueue();  ///< waits for what has begun; nothing may be in line
+  FairQueue(const FairQueue&) = delete;
+  FairQueue& operator=(const FairQueue&) = delete;
+
+  class Job {
+   public:
+    bool done() const;
+    /// Takes it out of the line. False: it has begun, and goes on.
+    bool cancel();
+    /// Throws what the work has thrown. Precondition: done().
+    void rethrow() const;
+
+   private:
+    friend class FairQueue;
+    enum class State { in_line, begun, done };
+    Job(FairQueue& queue, std::string address, std::function<void()> work, std::function<void()> wake)
+        : queue_(queue), address_(std::move(address)), work_(std::move(work)), wake_(std::move(wake)) {}
+    FairQueue& queue_;
+    const std::string address_;
+    const std::function<void()> work_, wake_;
+    State state_ = State::in_line;  // guarded by the queue
+    std::exception_ptr thrown_;
+  };
+  /// `wake` is called, on any thread, when `work` has been done. What `work` uses has to stay until then, or until
+  /// cancel() has returned true.
+  std::shared_ptr<Job> add(std::string address, std::function<void()> work, std::function<void()> wake);
+
+ private:
+  struct Line {
+    std::string address;
+    std::deque<std::shared_ptr<Job>> jobs;
+    std::size_t running = 0;
+  };
+  std::list<Line>::iterator line_of(const std::string& address);
+  std::shared_ptr<Job> next();
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Line> lines_;  // whose turn it is first
+  bool ending_ = false;
+  const std::size_t most_of_one_;
+  std::vector<std::thread> threads_;  // last: everything else exists before they start
+};
 
 }  // namespace echotrain::server

@@ -1,0 +1,92 @@
+// What clients send is read by turns of their addresses.
+#include "server/base/offload.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+class FairQueueTest : public testing::Test {
+ protected:
+  /// Work that waits until the gate is open, and then writes down whose it was.
+  auto add(const std::string& address) {
+    return queue_.add(
+        address,
+        [this, address] {
+          ++begun_;
+          std::unique_lock lock(mutex_);
+          opened_.wait(lock, [this] { return open_; });
+          order_.push_back(address);
+        },
+        [this] { ++woken_; });
+  }
+  void open() {
+    const std::scoped_lock lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+  static void wait_for(const std::function<bool()>& condition) {
+    for (int i = 0; i < 2000 && !condition(); ++i) std::this_thread::sleep_for(5ms);
+    ASSERT_TRUE(condition());
+  }
+
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+  std::vector<std::string> order_;
+  std::atomic<int> begun_ = 0, woken_ = 0;
+  FairQueue queue_{2};  // last: its threads end first
+};
+
+TEST_F(FairQueueTest, OneAddressLeavesAThreadToOthers) {
+  std::vector<std::shared_ptr<FairQueue::Job>> jobs;
+  for (int i = 0; i < 20; ++i) jobs.push_back(add("a"));
+  wait_for([this] { return begun_ == 1; });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(begun_, 1) << "the other thread is for others";
+  jobs.push_back(add("b"));
+  wait_for([this] { return begun_ == 2; });
+  open();
+  wait_for([this] { return woken_ == 21; });
+  for (const auto& job : jobs) EXPECT_TRUE(job->done());
+}
+
+TEST_F(FairQueueTest, AddressesTakeTurns) {
+  std::vector<std::shared_ptr<FairQueue::Job>> jobs;
+  for (int i = 0; i < 10; ++i) jobs.push_back(add("a"));
+  for (int i = 0; i < 10; ++i) jobs.push_back(add("b"));
+  wait_for([this] { return begun_ == 2; });
+  jobs.push_back(add("c"));
+  open();
+  wait_for([this] { return woken_ == 21; });
+  const auto c = std::find(order_.begin(), order_.end(), "c") - order_.begin();
+  EXPECT_LE(c, 4) << "one of each, beside what had begun";
+}
+
+TEST_F(FairQueueTest, WhatHasNotBegunCanBeTakenBack) {
+  const auto first = add("a"), second = add("a");
+  wait_for([this] { return begun_ == 1; });
+  EXPECT_FALSE(first->cancel());
+  EXPECT_TRUE(second->cancel());
+  open();
+  wait_for([&] { return first->done(); });
+  EXPECT_FALSE(second->done());
+  EXPECT_EQ(begun_, 1);
+}
+
+TEST_F(FairQueueTest, WhatIsThrownComesToWhoAsked) {
+  open();
+  const auto job = queue_.add(
+      "a", [] { throw std::runtime_error("on purpose"); }, [this] { ++woken_; });
+  wait_for([this] { return woken_ == 1; });
+  EXPECT_THROW(job->rethrow(), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace echotrain::server
