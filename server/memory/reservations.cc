@@ -18,6 +18,7 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
       refused = line_is_full(ticket->wish_);
       if (!refused) {
         line_.push_back(ticket.get());
+        ticket->in_line_ = true;
         calls_back_ = calls_back_ || within_share(ticket->wish_);
       }
     }
@@ -26,9 +27,9 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
   return ticket;
 }
 
-bool Reservations::within_share(const Wish& wish) const {
+bool Reservations::within_share(const Wish& wish, std::uint64_t has) const {
   const auto found = held_.find(wish.address);
-  return found == held_.end() || found->second.bytes + wish.bytes <= budget_->bound() / 2;
+  return found == held_.end() || found->second.bytes + wish.bytes - has <= budget_->bound() / 2;
 }
 
 // With the lock held, as the one above and the one below.
@@ -43,12 +44,44 @@ bool Reservations::line_is_full(const Wish& wish) const {
 // False: it has to wait.
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
-  if (!within_share(wish) || !wish.account->reserve(wish.bytes)) return false;
+  if (!within_share(wish, ticket.reserved_) || !wish.account->reserve(wish.bytes)) return false;
   Held& held = held_[wish.address];
-  if (budget_->bounded()) held.bytes += wish.bytes;
-  ticket.scans_beside_ = held.scans++;
+  if (!std::exchange(ticket.counted_, true)) ticket.scans_beside_ = held.scans++;
+  count(ticket, wish.bytes);
   ticket.granted_ = true;
+  ticket.in_line_ = false;
   return true;
+}
+
+// With the lock held: what is reserved for a ticket counts for its address.
+void Reservations::count(Ticket& ticket, std::uint64_t reserved) {
+  if (budget_->bounded()) held_[ticket.wish_.address].bytes += reserved - ticket.reserved_;  // wraps where it subtracts
+  ticket.reserved_ = reserved;
+}
+
+bool Reservations::Ticket::give_back_unused() {
+  {
+    const std::scoped_lock lock(all_->mutex_);
+    const bool wanted =
+        all_->calls_back_ || std::any_of(all_->line_.begin(), all_->line_.end(),
+                                         [this](const Ticket* each) { return each->wish_.address == wish_.address; });
+    const std::uint64_t used = wish_.account->used();
+    if (!granted_ || !wanted || used >= reserved_) return false;
+    wish_.account->reserve(used);
+    all_->count(*this, used);
+    granted_ = false;
+  }
+  all_->look_again();
+  return true;
+}
+
+void Reservations::Ticket::regain() {
+  const std::scoped_lock lock(all_->mutex_);
+  if (granted_ || in_line_) return;
+  if (!all_->calls_back_ && all_->grant(*this)) return;
+  in_line_ = true;
+  all_->line_.push_back(this);
+  all_->calls_back_ = all_->calls_back_ || all_->within_share(wish_, reserved_);
 }
 
 void Reservations::look_again() {
@@ -62,7 +95,7 @@ void Reservations::look_again() {
         wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
         place = line_.erase(place);
       } else {
-        calls_back_ = within_share(ticket.wish_);
+        calls_back_ = within_share(ticket.wish_, ticket.reserved_);
         ++place;
       }
     }
@@ -74,10 +107,10 @@ void Reservations::end(Ticket& ticket) {
   {
     const std::scoped_lock lock(mutex_);
     line_.remove(&ticket);
-    if (ticket.granted_) {
+    if (ticket.counted_) {
       ticket.wish_.account->reserve(0);
       const auto held = held_.find(ticket.wish_.address);
-      if (budget_->bounded()) held->second.bytes -= ticket.wish_.bytes;
+      count(ticket, 0);
       if (--held->second.scans == 0) held_.erase(held);
     }
   }

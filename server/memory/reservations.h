@@ -17,7 +17,8 @@ namespace echotrain::server {
 
 /// Reserves memory for scans before their data are taken. A scan whose reservation does not fit waits in line, first
 /// come first served. What one address has reserved is at most half of the budget: those who wait because of that hold
-/// up nobody else. One address also leaves a quarter of the line to others, rounded down. Thread-safe. Tickets keep it
+/// up nobody else. What a scan that does nothing has not used of its reservation is called back while others wait. One
+/// address also leaves a quarter of the line to others, rounded down. Thread-safe. Tickets keep it
 /// alive.
 class Reservations : public std::enable_shared_from_this<Reservations> {
  public:
@@ -43,6 +44,11 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::uint64_t bytes() const { return wish_.bytes; }
     /// Tickets before this one; 0 when it has been granted.
     std::int64_t position() const;
+    /// Its scan does nothing for the moment: while others wait, gives back what is reserved and not used. From then on
+    /// it is not granted: ask again with regain(). False: it keeps all. For one strand.
+    bool give_back_unused();
+    /// After that: asks for all of it again, behind those who wait.
+    void regain();
     /// Other scans of its address that had their memory when this one got its own. Valid once granted.
     std::int64_t scans_beside() const { return scans_beside_; }
 
@@ -53,8 +59,10 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     const std::shared_ptr<Reservations> all_;
     const Wish wish_;
     const std::function<void()> wake_;
-    bool granted_ = false;           // guarded by all_'s mutex
-    std::int64_t scans_beside_ = 0;  // until granted, as well
+    bool granted_ = false;                    // guarded by all_'s mutex, as those below
+    bool in_line_ = false, counted_ = false;  // counted: among the scans of its address
+    std::uint64_t reserved_ = 0;              // of the wish
+    std::int64_t scans_beside_ = 0;           // until granted, as well
   };
 
   /// A ticket, or null when the line is full, for this address or at all. A wish for more than half of the budget is
@@ -74,9 +82,10 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::uint64_t bytes = 0;
     std::int64_t scans = 0;
   };
-  bool within_share(const Wish& wish) const;
+  bool within_share(const Wish& wish, std::uint64_t has = 0) const;
   bool line_is_full(const Wish& wish) const;
   bool grant(Ticket& ticket);
+  void count(Ticket& ticket, std::uint64_t reserved);
   void end(Ticket& ticket);
 
   const std::shared_ptr<numerics::MemoryBudget> budget_;

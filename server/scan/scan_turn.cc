@@ -40,6 +40,18 @@ ScanTurn::Answer ScanTurn::ask_for_place() {
                                       numerics::to_string(needs_.backend), max_waiting_, why_longer(needs_.backend))}};
 }
 
+std::uint64_t ScanTurn::give_back_unused_memory() {
+  const std::uint64_t before = client_.account->reserved();
+  return memory_ && memory_->give_back_unused() ? before - client_.account->reserved() : 0;
+}
+
+ScanTurn::Answer ScanTurn::regain_memory() {
+  memory_->regain();
+  if (has_memory()) return {};
+  return {.wait = fmt::format("waiting for memory, which others had during the pause; {} scans wait before this one",
+                              memory_->position())};
+}
+
 ScanTurn::Answer ScanTurn::ask_again(const ScanPlace& before) {
   place_ = places_->ask_again(before.backend, before.device, client_.wake, counted_as(), before.load);
   if (has_place()) return {};

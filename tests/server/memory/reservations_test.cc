@@ -58,6 +58,44 @@ TEST_F(ReservationsTest, OneAddressHasHalfAndHoldsUpNobodyElse) {
   EXPECT_TRUE(second->granted());
 }
 
+TEST_F(ReservationsTest, WhatIsReservedAndUnusedIsCalledBackWhileOthersWait) {
+  const auto first_account = account();
+  auto first = all_->ask({first_account, 50, "a"}, [this] { ++woken_; });
+  auto second = ask(50, "b");
+  first_account->take(10);
+  EXPECT_FALSE(first->give_back_unused()) << "nobody waits";
+  auto third = ask(30, "c");
+  EXPECT_FALSE(third->granted());
+  EXPECT_TRUE(first->give_back_unused());
+  EXPECT_TRUE(third->granted());
+  EXPECT_EQ(woken_, 1);
+  EXPECT_FALSE(first->granted());
+  EXPECT_FALSE(first->give_back_unused()) << "it has no more";
+  EXPECT_EQ(first_account->reserved(), 10u);
+  EXPECT_EQ(budget_->used(), 90u);
+  first->regain();
+  EXPECT_FALSE(first->granted());
+  EXPECT_EQ(all_->waiting(), 1);
+  first->regain();
+  EXPECT_EQ(all_->waiting(), 1) << "it is in line already";
+  second.reset();
+  EXPECT_TRUE(first->granted());
+  EXPECT_EQ(first_account->reserved(), 50u);
+  third.reset();
+  first.reset();
+  EXPECT_EQ(budget_->used(), 10u) << "what the account still uses";
+}
+
+TEST_F(ReservationsTest, WhoHasGivenBackMayEndInLine) {
+  auto first = ask(50, "a"), second = ask(50, "b"), third = ask(40, "c");
+  EXPECT_TRUE(first->give_back_unused());
+  EXPECT_TRUE(third->granted());
+  first->regain();
+  first.reset();
+  EXPECT_EQ(all_->waiting(), 0);
+  EXPECT_EQ(budget_->used(), 90u);
+}
+
 // An address that has its half may ask on: what it asks for waits, and the line is not its own.
 TEST_F(ReservationsTest, OneAddressLeavesAQuarterOfTheLineToOthers) {
   const auto all = std::make_shared<Reservations>(budget_, 8);
