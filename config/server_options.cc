@@ -219,6 +219,11 @@ const OptionTable<ServerOptions>& server_option_table() {
           .seconds("pause_s", &S::pause_s,
                    "pause without readouts and images (a breath hold) after which a scan's GPU or CPU goes to scans "
                    "that wait; the scan keeps its state, and waits its turn when it goes on")
+          .seconds("max_scan_s", &S::max_scan_s,
+                   "longest time from a scan's beginning until its client has sent everything; then the scan ends with "
+                   "the images of what has come")
+          .seconds("max_compute_s", &S::max_compute_s,
+                   "longest time that a scan computes after its client has sent everything; then it is stopped")
           .seconds("message_timeout_s", &S::message_timeout_s, "longest pause inside a message")
           .seconds("send_timeout_s", &S::send_timeout_s,
                    "longest wait for a client that does not read, and at a scan's end for the disk")

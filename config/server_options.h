@@ -133,6 +133,8 @@ struct ServerOptions {
   double connect_timeout_s = 10;
   double idle_timeout_s = 300;
   double pause_s = 10;
+  double max_scan_s = 43200;     ///< from the scan's beginning to the client's CLOSE
+  double max_compute_s = 21600;  ///< after that
   double message_timeout_s = 30;
   double send_timeout_s = 60;
   double drain_timeout_s = 5;

@@ -187,6 +187,7 @@ void Server::tidy_later() {
   tidying_.async_wait([this](const error_code& cancelled) {
     if (cancelled || ended_) return;
     environment_.tidier->free_unused();
+    environment_.log_bounds->tell();
     tidy_later();
   });
 }

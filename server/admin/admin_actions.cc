@@ -45,8 +45,9 @@ AdminPage admin_action(const AdminOrder& order, const Environment& environment, 
   if (!environment.admin_tokens)
     return page(kForbidden, "nobody may stop sessions here; the option admin.token_file names those who may\n");
   if (!order.logged_in && !environment.admin_tokens->contain(bearer_token(order.authorization))) {
-    write_log(LogLevel::warning,
-              fmt::format("admin port: {} asked for {} without a valid token", order.peer, order.path));
+    if (environment.log_bounds->may_write("admin port"))
+      write_log(LogLevel::warning,
+                fmt::format("admin port: {} asked for {} without a valid token", order.peer, order.path));
     return page(kUnauthorized, "this takes a header 'Authorization: Bearer TOKEN' with a token of admin.token_file\n");
   }
   const std::uint64_t id = session_to_stop(order.path).value();

@@ -215,7 +215,8 @@ AdminPage LivePages::log_in(const LiveOrder& order) {
     return text_page(kNotYours, "nobody can log in here; the option admin.token_file names those who may\n");
   const Logins::Login* const login = logins_.log_in(bearer(order.authorization));
   if (login == nullptr) {
-    write_log(LogLevel::warning, fmt::format("admin port: {} tried to log in without a valid token", order.peer));
+    if (environment_.log_bounds->may_write("admin port"))
+      write_log(LogLevel::warning, fmt::format("admin port: {} tried to log in without a valid token", order.peer));
     return text_page(kNoLogin, "this is no token of admin.token_file\n");
   }
   AdminPage page = json_page(nlohmann::ordered_json{{"csrf", login->csrf}}.dump());

@@ -189,6 +189,9 @@ std::vector<prometheus::MetricFamily> present_values(const Environment& environm
                  std::chrono::duration<double>(began.time_since_epoch()).count());
   families.gauge("echotrain_ready", "1 while the server takes new scans.", {},
                  environment.readiness->state() == Readiness::State::ready ? 1 : 0);
+  families.counter("echotrain_log_suppressed_total",
+                   "Lines about clients that were left out of the log, because they were too many.", {},
+                   static_cast<double>(environment.log_bounds->left_out()));
   add_sessions(families, *environment.board);
   add_places(families, *environment.compute);
   add_memory(families, environment);

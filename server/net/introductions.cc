@@ -35,7 +35,7 @@ asio::awaitable<std::optional<tcp::endpoint>> Introductions::client_of(std::shar
   if (client && !dropped) co_return client->value_or(balancer);
   if (dropped)
     tell_of_drop(balancer);
-  else if (!stopped_)
+  else if (!stopped_ && log_->may_write(balancer.address().to_string()))
     write_log(LogLevel::warning, fmt::format("closed a connection of {}, which is in proxy_from: its PROXY header {}",
                                              balancer.address().to_string(),
                                              *late ? fmt::format("did not come within {} s",

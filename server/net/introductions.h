@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/base/clock.h"
+#include "server/base/log.h"
 #include "server/base/signal.h"
 
 namespace echotrain::server {
@@ -17,8 +18,8 @@ namespace echotrain::server {
 class Introductions {
  public:
   /// A balancer has `patience` for its header.
-  Introductions(asio::any_io_executor strand, Clock::duration patience)
-      : strand_(std::move(strand)), patience_(patience) {}
+  Introductions(asio::any_io_executor strand, Clock::duration patience, std::shared_ptr<LogBounds> log)
+      : strand_(std::move(strand)), patience_(patience), log_(std::move(log)) {}
 
   /// The client of a connection, or the balancer where it speaks for itself. Nothing when there is no header or a wrong
   /// one: the log says why, and the connection is to be closed.
@@ -54,6 +55,7 @@ class Introductions {
 
   const asio::any_io_executor strand_;
   const Clock::duration patience_;
+  const std::shared_ptr<LogBounds> log_;
   std::list<Open> open_;
   std::optional<Clock::time_point> told_of_drop_;
   bool stopped_ = false;

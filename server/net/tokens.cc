@@ -5,16 +5,85 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
+
+#include "config/yaml_reader.h"
 
 namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kShortest = 16;
 constexpr std::string_view kName = "name=", kPipelines = "client_pipelines=";
+
+/// Reads JSON up to the member "token" of the outermost object.
+class TokenOfJson : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::string token;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool string(string_t& text) override {
+    if (!is_next_) return true;
+    token = text;
+    return false;
+  }
+  bool key(string_t& name) override {
+    is_next_ = depth_ == 1 && name == "token";
+    return true;
+  }
+  bool start_object(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  bool enter() {
+    is_next_ = false;
+    ++depth_;
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+  int depth_ = 0;
+  bool is_next_ = false;
+};
+
+std::string token_of_line(std::string_view line) {
+  try {
+    const config::Node root = config::read_yaml(line, "config");
+    return root.kind() == config::Node::Kind::map ? root.get("token").as_string() : "";
+  } catch (const config::ConfigError&) {
+    return "";
+  }
+}
 }  // namespace
+
+std::string token_in(std::string_view config_text) {
+  std::string_view text = config_text.substr(0, kTokenBytes);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && text[first] == '{') {
+    TokenOfJson reader;
+    nlohmann::json::sax_parse(text, &reader);
+    return reader.token;
+  }
+  for (int line = 0; line < kTokenLines && !text.empty(); ++line) {
+    const std::size_t end = std::min(text.size(), text.find('\n'));
+    if (text.starts_with("token:")) return token_of_line(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return "";
+}
 
 Tokens::Tokens(std::string file) : file_(std::move(file)) { reload(); }
 

@@ -52,4 +52,11 @@ class Tokens {
   std::vector<Line> lines_;
 };
 
+/// As much of a config text as is looked at for its token [bytes], and as many lines.
+inline constexpr std::size_t kTokenBytes = 16 << 10;
+inline constexpr int kTokenLines = 16;
+/// The token that a config text has in its beginning: a line `token: ...`, or "token" in a host's JSON. Nothing else of
+/// the text is read. Empty: there is none.
+std::string token_in(std::string_view config_text);
+
 }  // namespace echotrain::server

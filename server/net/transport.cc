@@ -1,6 +1,7 @@
 #include "server/net/transport.h"
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -165,6 +166,14 @@ bool Transport::is_reset() const {
   // Asio's own waiting for errors would cost each read of this socket a turn of the loop.
   pollfd state{const_cast<StreamSocket&>(socket_).native_handle(), 0, 0};
   return socket_.is_open() && ::poll(&state, 1, 0) > 0 && (state.revents & POLLERR) != 0;
+}
+
+bool Transport::has_ended() const {
+  const int fd = const_cast<StreamSocket&>(socket_).native_handle();
+  pollfd state{fd, POLLRDHUP, 0};
+  int left = 0;
+  return socket_.is_open() && ::poll(&state, 1, 0) > 0 && (state.revents & POLLRDHUP) != 0 &&
+         ::ioctl(fd, FIONREAD, &left) == 0 && left == 0;
 }
 
 Transport::Lent::~Lent() {

@@ -43,6 +43,8 @@ class Transport {
 
   /// Whether the peer has reset the connection, though nobody reads from it. What came before can still be read.
   bool is_reset() const;
+  /// Whether the peer sends no more, though nobody reads from it, and nothing that it has sent is left to read.
+  bool has_ended() const;
 
   bool is_open() const { return socket_.is_open() && !closing_; }
   void close();

@@ -62,22 +62,22 @@ Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
                   near.empty() ? "." : fmt::format("; did you mean '{}'?", near), lacks, fmt::join(names, ", "))};
 }
 
-Result<Catalogue::Plan> Catalogue::from_text(std::string_view text, std::string* token) const {
+Result<Catalogue::Plan> Catalogue::from_text(std::string_view text) const {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return by_name("");
   try {
-    const config::ClientConfig config = config::read_client_config(text, "config", token);
+    const config::ClientConfig config = config::read_client_config(text, "config");
     return config.pipeline ? check(*config.pipeline) : by_name(config.use);
   } catch (const config::ConfigError& error) {
     return Error{"bad-config", protocol::printable(error.what())};
   }
 }
 
-Result<Catalogue::Choice> Catalogue::choose(std::string_view text, std::string* token) const {
+Result<Catalogue::Choice> Catalogue::choose(std::string_view text) const {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const HostParameters host =
       first != std::string_view::npos && text[first] == '{' ? read_host_parameters(text) : HostParameters();
-  if (host.given && token != nullptr) *token = host.token;
-  const Result<Plan> plan = host.given ? by_name(host.pipeline) : from_text(text, token);
+  if (host.given && !host.problem.empty()) return Error{"bad-config", host.problem};
+  const Result<Plan> plan = host.given ? by_name(host.pipeline) : from_text(text);
   if (!plan) return plan.error();
   return with_values(*plan, host);
 }
@@ -117,10 +117,10 @@ std::optional<Error> Catalogue::refusal_of(const Plan& plan, std::optional<confi
     if (!config::parameters_of(spec, gadget, "").empty()) what = fmt::format("gadget '{}'", gadget);
   if (what.empty()) return std::nullopt;
   return Error{"not-allowed",
-               fmt::format("the {} is for pipelines of the server's own, and pipeline '{}' is its client's; who runs "
-                           "the server can add it to the folder `pipelines`, set client_pipelines: all, or write "
+               fmt::format("the {} is for pipelines of the server's own, and this one is its client's; who runs the "
+                           "server can add it to the folder `pipelines`, set client_pipelines: all, or write "
                            "client_pipelines=all behind the client's token",
-                           what, protocol::printable(spec.name, 255))};
+                           what)};
 }
 
 std::string Catalogue::describe() const {

@@ -42,11 +42,10 @@ class Catalogue {
   /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
   /// and suggests the nearest.
   protocol::Result<Plan> by_name(std::string_view name) const;
-  /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column. `token`, when
-  /// given, receives the token in the text.
-  protocol::Result<Plan> from_text(std::string_view text, std::string* token = nullptr) const;
+  /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column.
+  protocol::Result<Plan> from_text(std::string_view text) const;
   /// The same, for a text that may also be a host's JSON (HostParameters).
-  protocol::Result<Choice> choose(std::string_view text, std::string* token = nullptr) const;
+  protocol::Result<Choice> choose(std::string_view text) const;
   /// The pipeline with these values in place of its own. Error "bad-config" says which value is not allowed, and what
   /// is; parameters that the pipeline does not expose change nothing.
   protocol::Result<Choice> with_values(const Plan& plan, const HostParameters& host) const;

@@ -123,6 +123,11 @@ bool Outbox::flooded_by_talk() const {
   return queued_bytes_ >= 2 * bound_ && talk_bytes_ >= bound_;
 }
 
+bool Outbox::talks() const {
+  const std::scoped_lock lock(mutex_);
+  return talk_bytes_ > 0;
+}
+
 void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
   const std::scoped_lock lock(mutex_);
   while (!queue_.empty() && out.size() < most) {

@@ -60,6 +60,8 @@ class Outbox {
   bool flooded() const;
   /// Whether that is so, and not for images alone: the client does not read the answers to its queries.
   bool flooded_by_talk() const;
+  /// Whether an answer, or any message but images, has not been sent yet.
+  bool talks() const;
 
   /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().
   void take(std::vector<Outgoing>& out, std::size_t most);

@@ -4,6 +4,9 @@
 #include <ismrmrd/version.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/shared/store/calibration_store.h"
@@ -33,23 +36,57 @@ std::string answer_noise(const std::string& measurement_id, numerics::Resources&
                      hours_since(record->made_unix_s));
 }
 
-/// Covariance of the noise of this measurement, half of whose power is in the real part: docs/protocol.md has the form.
-std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
-  const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
-  if (!record) return "unknown";
-  const auto coils = static_cast<std::size_t>(record->coils);
-  std::string out = fmt::format("coils {} samples {} us {} age_s {:.0f}\n", coils, record->samples, record->dwell_us,
-                                hours_since(record->made_unix_s) * 3600);
+/// The matrix that was asked for last, as text: who asks again makes no work.
+class LastMatrix {
+ public:
+  explicit LastMatrix(numerics::Resources& resources)
+      : share_(std::make_shared<numerics::MemoryAccount>(resources.memory())) {}
+  std::shared_ptr<const std::string> find(const std::shared_ptr<const NoiseRecord>& record) const {
+    const std::scoped_lock lock(mutex_);
+    return record == record_ ? text_ : nullptr;
+  }
+  void keep(std::shared_ptr<const NoiseRecord> record, std::shared_ptr<const std::string> text) {
+    const std::scoped_lock lock(mutex_);
+    record_ = std::move(record);
+    text_ = std::move(text);
+    share_.set(text_->size());
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  numerics::MemoryShare share_;
+  std::shared_ptr<const NoiseRecord> record_;
+  std::shared_ptr<const std::string> text_;
+};
+
+std::string matrix_text(const NoiseRecord& record) {
+  const auto coils = static_cast<std::size_t>(record.coils);
+  std::string out;
   for (std::size_t c = 0; c < coils; ++c)
-    out += fmt::format("label {}\n", record->labels.empty() ? std::string() : record->labels[c]);
+    out += fmt::format("label {}\n", record.labels.empty() ? std::string() : record.labels[c]);
   for (std::size_t a = 0; a < coils; ++a) {
     for (std::size_t b = 0; b <= a; ++b) {
-      const numerics::cdouble value = record->covariance[a * coils + b];
+      const numerics::cdouble value = record.covariance[a * coils + b];
       out += fmt::format("{}{:.6g} {:.6g}", b == 0 ? "" : " ", value.real(), value.imag());
     }
     out += '\n';
   }
   return out;
+}
+
+/// Covariance of the noise of this measurement, half of whose power is in the real part: docs/protocol.md has the form.
+std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+  const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
+  if (!record) return "unknown";
+  LastMatrix& last = resources.get<LastMatrix>();
+  std::shared_ptr<const std::string> text = last.find(record);
+  if (!text) {
+    text = std::make_shared<const std::string>(matrix_text(*record));
+    last.keep(record, text);
+  }
+  return fmt::format("coils {} samples {} us {} age_s {:.0f}\n", record->coils, record->samples, record->dwell_us,
+                     hours_since(record->made_unix_s) * 3600) +
+         *text;
 }
 
 /// Whether its reference lines are known.

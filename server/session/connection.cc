@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "protocol/data/text.h"
+#include "server/net/identity.h"
+#include "server/net/slots.h"
 
 namespace echotrain::server {
 
@@ -18,13 +20,36 @@ std::string Ending::outcome() const {
   return broken_off ? "incomplete" : "complete";
 }
 
+namespace {
+
+std::string counted(const std::string& peer) {
+  const auto address = address_of(peer);
+  return address ? counted_as(*address).to_string() : peer;
+}
+
+bool is_exempt(const std::string& peer, const AllowList& networks) {
+  const auto address = address_of(peer);
+  return !address || networks.names(*address);
+}
+
+/// Errors whose texts may quote what the client has written.
+bool may_quote_client(const std::string& code) {
+  for (const char* each : {"bad-config", "unknown-config", "bad-header", "bad-data", "unknown-message", "recon-failed"})
+    if (code == each) return true;
+  return false;
+}
+
+}  // namespace
+
 Connection::Connection(std::unique_ptr<Transport> socket, asio::any_io_executor its_strand, std::string peer,
                        std::uint64_t id, const Environment& its_environment)
     : changed_(std::make_shared<Signal>(its_strand)),
       environment(its_environment),
       options(its_environment.options),
       strand(std::move(its_strand)),
-      log(id),
+      address(counted(peer)),
+      exempt(is_exempt(peer, its_environment.exempt)),
+      log(id, its_environment.log_bounds, address),
       status(its_environment.board->add(id, std::move(peer), its_environment.memory)),
       onlooker(its_environment.onlookers ? its_environment.onlookers->look_at(status) : nullptr),
       transport(std::move(socket)),
@@ -69,6 +94,14 @@ void Connection::fail(const std::exception_ptr& thrown) {
 void Connection::fail_internally(const std::exception& error) {
   log.error("internal error: {}", protocol::printable(error.what()));
   fail({"internal", "internal error, see the server's log"});
+}
+
+void Connection::log_fatal(const protocol::Error& error) const {
+  if (!may_quote_client(error.code))
+    log.warn("fatal {}: {}", error.code, protocol::printable(error.message));
+  else
+    log.warn("fatal {}", error.code);
+  if (may_quote_client(error.code) && admitted) log.debug("{}: {}", error.code, protocol::printable(error.message));
 }
 
 void Connection::lose(const std::string& why) {

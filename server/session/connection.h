@@ -58,6 +58,9 @@ class Connection {
   void fail(protocol::Error reason);
   /// Ends the session because of an exception in one of its coroutines.
   void fail(const std::exception_ptr& thrown);
+  /// The line of the log about the error that ended the session: with what the client wrote only at debug, and only of
+  /// a client that was admitted.
+  void log_fatal(const protocol::Error& error) const;
   /// Ends the session without a word, because the peer cannot be reached: drops what waits and resets the connection.
   void lose(const std::string& why);
   /// The same, to make room for other connections.
@@ -66,14 +69,17 @@ class Connection {
   const Environment& environment;
   const config::ServerOptions& options;
   const asio::any_io_executor strand;
+  const std::string address;  ///< the peer's without its port, as bounds of one address count it
+  const bool exempt;          ///< such bounds do not hold for it
   const SessionLog log;
   const std::shared_ptr<SessionStatus> status;
   const std::shared_ptr<ScanOnlooker> onlooker;  ///< null: nobody can look
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
-  bool captured = true;  ///< where the server captures anything
-  std::string replayed;  ///< the capture that its bytes come from; empty: they are its peer's
-  bool opened = false;   ///< the handshake is done: bytes may be exchanged
+  bool captured = true;   ///< where the server captures anything
+  std::string replayed;   ///< the capture that its bytes come from; empty: they are its peer's
+  bool admitted = false;  ///< it has a session's slot
+  bool opened = false;    ///< the handshake is done: bytes may be exchanged
   /// Asks for a session's slot; an error when there is none. Until then the connection has one of max_connecting.
   std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; };
   Ending end;

@@ -29,13 +29,6 @@ Step fatal(std::string code, std::string message) {
   return step;
 }
 
-// The same for a missing and a wrong token, so that the client does not learn which it was.
-Error unauthorized() {
-  return {"unauthorized",
-          "this server serves only clients that know a token; send a config text of two lines, 'token: ...' and "
-          "'use: PIPELINE' (echotrain send --token-file)"};
-}
-
 MessageId id_of(const protocol::Message& message) {
   if (std::holds_alternative<protocol::Acquisition>(message)) return MessageId::acquisition;
   if (std::holds_alternative<protocol::Image>(message)) return MessageId::image;
@@ -52,17 +45,31 @@ std::string joined(const std::string& one, const char* between, const std::strin
   return one + (one.empty() || other.empty() ? "" : between) + other;
 }
 
+constexpr std::string_view kMatrix = "echotrain::noise_matrix/";
+
 }  // namespace
+
+Error Dialogue::unauthorized() {
+  return {"unauthorized",
+          "this server serves only clients that know a token; send a config text of two lines, 'token: ...' and "
+          "'use: PIPELINE' (echotrain send --token-file)"};
+}
+
+bool Dialogue::may_read(std::string_view config_text) {
+  if (needs_token()) token_known_ = client_.tokens->contain(token_in(config_text));
+  return !needs_token();
+}
 
 Step Dialogue::handle(const protocol::Message& message) {
   if (state_ == State::flush) return {};
   return std::visit(
       Overloaded{
           [&](const protocol::ConfigFile& config) -> Step {
-            return take({expects_config() ? named(catalogue_, config.name) : misplaced_config(), ""});
+            return take(Config{expects_config() ? named(catalogue_, config.name) : misplaced_config(), ""});
           },
           [&](const protocol::ConfigText& config) -> Step {
-            return take(expects_config() ? read_config(catalogue_, config.text) : Config{misplaced_config(), ""});
+            if (!expects_config()) return take(Config{misplaced_config(), ""});
+            return take(may_read(config.text) ? read_config(catalogue_, config.text) : Config{unauthorized(), ""});
           },
           [&](const protocol::HeaderText& header) -> Step { return on_header(header.xml); },
           [&](const protocol::Close&) -> Step {
@@ -73,13 +80,8 @@ Step Dialogue::handle(const protocol::Message& message) {
           },
           [&](const protocol::Text& text) -> Step { return on_text(text.text); },
           [&](const protocol::Query& query) -> Step {
-            // What scans have left is for clients that may make scans.
-            const bool of_scans =
-                query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
-            const bool secret = client_.needs_token && !admissible() && of_scans;
             Step step;
-            step.response = protocol::Response{
-                query.correlation_id, secret ? "unknown" : answer_query(query.name, catalogue_, resources_, asker())};
+            step.response = protocol::Response{query.correlation_id, answer(query)};
             return step;
           },
           [&](const protocol::Response&) -> Step {
@@ -105,10 +107,18 @@ std::optional<Error> Dialogue::config_error() const {
 }
 
 Dialogue::Config Dialogue::read_config(const Catalogue& catalogue, std::string_view text) {
-  std::string token;
-  Result<Catalogue::Choice> choice = catalogue.choose(text, &token);
-  return {std::move(choice), std::move(token)};
+  return {catalogue.choose(text), token_in(text)};
 }
+
+std::string Dialogue::answer(const protocol::Query& query) const {
+  // What scans have left is for clients that may make scans.
+  const bool of_scans = query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
+  if (of_scans && client_.needs_token && !admissible()) return "unknown";
+  if (is_long(query) && !admissible()) return "refused: name a pipeline, by a config, before this question";
+  return answer_query(query.name, catalogue_, resources_, asker());
+}
+
+bool Dialogue::is_long(const protocol::Query& query) { return query.name.starts_with(kMatrix); }
 
 Error Dialogue::too_early(MessageId id) const {
   const std::string_view name = id == MessageId::acquisition ? "an acquisition"
@@ -165,9 +175,11 @@ Step Dialogue::take(const Config& config) {
   if (*choice_) {
     const Catalogue::Choice& choice = **choice_;
     warning_ = choice.warning;
-    step.remark = joined(fmt::format("config: pipeline '{}'", choice.plan->spec().name), " with ", choice.set_by_host);
+    step.remark = catalogue_.offers(choice.plan) ? fmt::format("config: pipeline '{}'", choice.plan->spec().name)
+                                                 : "config: a pipeline of the client's own";
+    step.detail = joined(fmt::format("config: pipeline '{}'", choice.plan->spec().name), " with ", choice.set_by_host);
   } else {
-    step.remark = fmt::format("config: {}: {}", choice_->error().code, choice_->error().message);
+    step.remark = fmt::format("config: {}", choice_->error().code);
   }
   return step;
 }
@@ -214,53 +226,72 @@ Step Dialogue::start(Catalogue::Choice choice) {
 }
 
 Step Dialogue::on_text(const std::string& text) {
-  Step step;
-  if (state_ == State::data && !std::exchange(text_came_, true)) read_additional_config(text, step);
-  return step;
+  if (expects_additional(text)) return take(read_additional(text));
+  if (state_ == State::data) text_came_ = true;
+  return {};
+}
+
+bool Dialogue::expects_additional(const std::string& text) const {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return state_ == State::data && !text_came_ && first != std::string::npos && text[first] == '{';
 }
 
 // A FIRE client may send one JSON text after the header: a config name in place of its first one, and values for
 // parameters that the pipeline exposes.
-void Dialogue::read_additional_config(const std::string& text, Step& step) {
+Dialogue::Additional Dialogue::read_additional(const std::string& text) const {
+  Additional out;
   const HostParameters host = read_host_parameters(text);
-  if (!host.given) return;
-  const Catalogue::Choice now = **choice_;
+  if (!host.given) return out;
+  const Catalogue::Choice& now = **choice_;
   Catalogue::Plan wanted = now.own;
   const std::string current = wanted->spec().name;
-  std::string warning;
   if (!host.pipeline.empty()) {
     const Result<Catalogue::Plan> named = catalogue_.by_name(host.pipeline);
     if (!named)
-      warning = fmt::format("additional config: {}; staying with '{}'", named.error().message, current);
+      out.warning = fmt::format("additional config: {}; staying with '{}'", named.error().message, current);
     else if ((*named)->spec().name != current)
       wanted = *named;
   }
-  const bool other = wanted->spec().name != current;
+  out.other = wanted->spec().name != current;
   if (data_came_) {
-    if (other)
-      warning = fmt::format("additional config: '{}' came after data; staying with '{}'", host.pipeline, current);
+    if (out.other)
+      out.warning = fmt::format("additional config: '{}' came after data; staying with '{}'", host.pipeline, current);
     if (!host.values.empty())
-      warning = joined(warning, "; ", "additional config: parameters came after data, and change nothing");
-    step.warning = warning;
-    return;
+      out.warning = joined(out.warning, "; ", "additional config: parameters came after data, and change nothing");
+  } else {
+    out.choice = catalogue_.with_values(wanted, out.other ? host : later(now.used, host));
   }
-  const Result<Catalogue::Choice> choice = catalogue_.with_values(wanted, other ? host : later(now.used, host));
+  return out;
+}
+
+Step Dialogue::take(const Additional& additional) {
+  text_came_ = true;
+  Step step;
+  step.warning = additional.warning;
+  if (!additional.choice) return step;
+  const Result<Catalogue::Choice>& choice = *additional.choice;
   if (!choice) {
+    step.warning = "";
     step.fatal = Error{choice.error().code, "additional config: " + choice.error().message};
-    return;
+    return step;
   }
-  const std::string set = choice->set_by_host;
-  if (other || set != now.set_by_host || choice->used.json != now.used.json) {
+  const Catalogue::Choice now = **choice_;
+  std::string warning = additional.warning;
+  if (additional.other || choice->set_by_host != now.set_by_host || choice->used.json != now.used.json) {
+    const std::string current = now.own->spec().name;
     step = start(*choice);
     if (step.fatal)
       warning =
           fmt::format("additional config: {}; staying with '{}'", std::exchange(step.fatal, {})->message, current);
     else
-      step.remark =
-          fmt::format("additional config: {}{}",
-                      other ? fmt::format("pipeline '{}' instead of '{}' ", wanted->spec().name, current) : "", set);
+      step.detail = fmt::format(
+          "additional config: {}{}",
+          additional.other ? fmt::format("pipeline '{}' instead of '{}' ", choice->own->spec().name, current) : "",
+          choice->set_by_host);
+    if (step.start) step.remark = "additional config: the host has set pipeline or parameters";
   }
   step.warning = joined(warning, "; ", choice->warning.empty() ? "" : "additional config: " + choice->warning);
+  return step;
 }
 
 }  // namespace echotrain::server

@@ -23,6 +23,7 @@ struct Step {
   std::optional<ScanRequest> start;            ///< the scan to run, in place of one that was started before
   std::string warning;                         ///< a line for the client
   std::string remark;                          ///< a line for the log
+  std::string detail;                          ///< what the client wrote of it, for the log at debug
   bool data = false;                           ///< the message is for the pipeline
   bool closed = false;                         ///< the client's CLOSE
 };
@@ -44,6 +45,14 @@ class Dialogue {
   void introduce(Client client);
   /// As far as it is known: a token may still come with the config.
   const Identity& identity() const { return identity_; }
+
+  /// A token is required, and none that is known has come.
+  bool needs_token() const { return client_.needs_token && !token_known_; }
+  /// Whether a config text of this beginning may be read: it has a token that is known, or none is required. Nothing
+  /// else of it is read.
+  bool may_read(std::string_view config_text);
+  /// What a client without such a token hears, whether it has none or a wrong one.
+  static protocol::Error unauthorized();
 
   Step handle(const protocol::Message& message);
 
@@ -67,6 +76,21 @@ class Dialogue {
   /// Why the message that begins with this id cannot be taken, if that is clear before the rest of it has come: data
   /// before the header, of which a client could send 1 GiB in as many hours as it likes.
   std::optional<protocol::Error> refusal_of(std::uint16_t id) const;
+  /// Whether this TEXT may be a host's JSON, which read_additional() reads, on any thread, and take() then takes.
+  bool expects_additional(const std::string& text) const;
+  /// What a host's JSON after the header changes.
+  struct Additional {
+    std::optional<protocol::Result<Catalogue::Choice>> choice{};  ///< nothing: all stays as it is
+    bool other = false;                                           ///< it is another pipeline
+    std::string warning{};
+  };
+  Additional read_additional(const std::string& text) const;
+  Step take(const Additional& additional);
+  /// The text that answers a query; on any thread.
+  std::string answer(const protocol::Query& query) const;
+  /// Whether the answer is long, and takes long to make: only a client that has a session gets it.
+  static bool is_long(const protocol::Query& query);
+
   /// In state data, a readout, waveform or image needs no handle(): call this instead.
   void data_came() { data_came_ = true; }
   /// The client has named a pipeline that it may use, or its header stands for one: from here on it has a session.
@@ -84,13 +108,13 @@ class Dialogue {
   Step on_header(const std::string& xml);
   Step on_text(const std::string& text);
   Step start(Catalogue::Choice choice);
-  void read_additional_config(const std::string& text, Step& step);
 
   const Catalogue& catalogue_;
   const protocol::Limits& limits_;
   numerics::Resources& resources_;  // of which a client may ask
   Client client_;
   Identity identity_{"program:unknown"};
+  bool token_known_ = false;
   State state_ = State::config;
   std::optional<protocol::Result<Catalogue::Choice>> choice_;
   std::string warning_;  // about the config; for the client, once its header has come

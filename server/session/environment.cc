@@ -81,6 +81,8 @@ std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
 
 }  // namespace
 
+int text_threads() { return std::clamp(numerics::usable_cores(), 2, 4); }
+
 // With `latency` one that spins: a thread that sleeps beside it would wait for the sockets in its place.
 int io_threads(const config::ServerOptions& options) {
   if (options.latency) return 1;

@@ -9,6 +9,7 @@
 #include "gadgets/numerics/core/resources.h"
 #include "protocol/data/limits.h"
 #include "server/base/image_sink.h"
+#include "server/base/log.h"
 #include "server/base/memory.h"
 #include "server/base/offload.h"
 #include "server/base/read_turns.h"
@@ -33,6 +34,9 @@ namespace echotrain::server {
 
 class DicomOutput;
 class LiveBoard;
+
+/// How many threads read long texts of clients.
+int text_threads();
 
 /// Outlives the sessions.
 struct Environment {
@@ -61,8 +65,9 @@ struct Environment {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
-  /// Reads long texts, one at a time, while other sessions go on.
-  std::shared_ptr<asio::thread_pool> offload = std::make_shared<asio::thread_pool>(1);
+  std::shared_ptr<LogBounds> log_bounds = std::make_shared<LogBounds>();
+  /// Reads what takes long of clients' texts, while sessions go on.
+  std::shared_ptr<FairQueue> texts = std::make_shared<FairQueue>(text_threads());
 };
 
 /// How many threads move the sessions' bytes.

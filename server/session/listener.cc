@@ -81,7 +81,7 @@ Listener::Listener(asio::io_context& context, const Environment& environment, st
       allow_(environment.options.allow),
       balancers_(environment.options.proxy_from, "proxy_from"),
       strand_(asio::make_strand(context)),
-      introductions_(strand_, seconds(environment.options.connect_timeout_s)),
+      introductions_(strand_, seconds(environment.options.connect_timeout_s), environment.log_bounds),
       slots_(slot_limits(environment.options), environment.exempt) {
   const config::ServerOptions& options = environment.options;
   const asio::ip::address address = resolve(context, options.bind);

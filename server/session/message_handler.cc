@@ -25,6 +25,13 @@ constexpr std::size_t kReadoutsForOther = 4;  // that any other message counts f
 constexpr std::size_t kLongText = 16 << 10;   // a text of this size takes a few ms to read; 1 MiB can take a second
 constexpr std::size_t kBehind = 1 << 20;      // that a scan has not done; it is then the slower one of the two
 constexpr std::size_t kCopiesOfHeader = 6;    // received, in the dialogue, in the scan's request, and in the scan
+
+bool may_be_secret(const std::string& text) {
+  constexpr std::string_view kWord = "token";
+  return std::search(text.begin(), text.end(), kWord.begin(), kWord.end(),
+                     [](char a, char b) { return (a | 0x20) == b; }) != text.end();
+}
+
 }  // namespace
 
 MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, SessionCapture& capture, Watchdog& watchdog,
@@ -39,8 +46,15 @@ MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, Sessi
       beside_memory_(connection.status->account),
       header_memory_(connection.status->account) {}
 
+// Of a client that has to show a token, no more is taken at a time than that may be behind.
+std::span<std::byte> MessageHandler::room() {
+  const std::span<std::byte> room = buffer_.prepare();
+  return dialogue_.needs_token() ? room.first(std::min(room.size(), kTokenBytes)) : room;
+}
+
 protocol::Payload MessageHandler::commit(std::size_t n) {
   buffer_.commit(n);
+  bytes_ += n;
   return buffer_.received(n);
 }
 
@@ -98,7 +112,7 @@ asio::awaitable<void> MessageHandler::consume() {
         break;
       }
     }
-    protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
+    protocol::Result<std::optional<protocol::Message>> next = this->next();
     if (!next) {
       flush(batch);
       connection_.fail(next.error());
@@ -118,6 +132,50 @@ asio::awaitable<void> MessageHandler::consume() {
   tell_watchdog(whole, data);
   turn_.reset();
   check_memory();
+}
+
+// The next message. A client that must show a token gets no further than kTokenBytes without one, and no message that
+// is longer is taken of it, but a config that has the token in its beginning.
+protocol::Result<std::optional<protocol::Message>> MessageHandler::next() {
+  const protocol::Limits& limits = connection_.environment.limits;
+  if (!dialogue_.needs_token()) {
+    buffer_.bound(limits);
+    return buffer_.next();
+  }
+  if (bytes_ - buffer_.pending_bytes() > kTokenBytes || shows_no_token()) return Dialogue::unauthorized();
+  protocol::Limits short_ones = limits;
+  short_ones.header_bytes = short_ones.text_bytes = kTokenBytes;
+  buffer_.bound(short_ones);
+  auto next = buffer_.next();
+  if (!next && (next.error().code == "too-large" || next.error().code == "bad-header")) return Dialogue::unauthorized();
+  return next;
+}
+
+// Whether a config is coming that is longer than kTokenBytes and has no token in its beginning.
+bool MessageHandler::shows_no_token() {
+  constexpr std::size_t kHead = 6;
+  const bool is_config = buffer_.pending_id() == static_cast<std::uint16_t>(protocol::MessageId::config_text);
+  if (!is_config || buffer_.pending_bytes() < kHead + kTokenBytes || !dialogue_.expects_config()) return false;
+  return !dialogue_.may_read(buffer_.pending_text(kHead, kTokenBytes));
+}
+
+// Waits until `work`, which takes long, has been done on another thread, by turns with what other addresses send.
+// False: the session ends, and it may not have been done.
+asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work) {
+  turn_.reset();
+  const auto job = connection_.environment.texts->add(connection_.address, std::move(work), connection_.waker());
+  while (!job->done()) {
+    if (connection_.transport->is_reset()) {
+      connection_.lose("the connection was reset while a text of its client was waiting to be read");
+    } else if (buffer_.pending_bytes() == 0 && connection_.transport->has_ended() && !connection_.ending()) {
+      connection_.end.broken_off = true;
+      connection_.notify();
+    }
+    if (connection_.ending() && job->cancel()) co_return false;
+    if (!job->done()) co_await connection_.wait_to_look();
+  }
+  job->rethrow();
+  co_return !connection_.ending();
 }
 
 // Who has few messages finds a thread at once, however many others bring more than can be handled: who waits for a turn
@@ -168,40 +226,70 @@ void MessageHandler::flush(std::vector<protocol::Acquisition>& batch) {
   scan_.push(std::exchange(batch, {}));
 }
 
-asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch) {
-  if (const auto* text = std::get_if<protocol::Text>(&message); text != nullptr && ++peer_texts_ <= kMostPeerTexts)
-    connection_.log.info("the client says: {}", protocol::printable(text->text, 1024));
-  const bool decides = dialogue_.state() == Dialogue::State::data;
-  std::optional<Dialogue::Config> config;
+// What a message means. Nothing: the session ends meanwhile.
+asio::awaitable<std::optional<Step>> MessageHandler::step_of(const protocol::Message& message) {
+  const Environment& environment = connection_.environment;
   if (const auto* text = std::get_if<protocol::ConfigText>(&message);
-      text != nullptr && text->text.size() > kLongText && dialogue_.expects_config()) {
-    const Catalogue& catalogue = connection_.environment.catalogue;
-    const std::function<void()> read = [&] { config = Dialogue::read_config(catalogue, text->text); };
-    turn_.reset();
-    co_await run_offloaded(*connection_.environment.offload, read);
-    if (connection_.ending()) co_return;
+      text != nullptr && text->text.size() > kLongText && dialogue_.expects_config() &&
+      dialogue_.may_read(text->text)) {
+    std::optional<Dialogue::Config> config;
+    const std::function<void()> work = [&] { config = Dialogue::read_config(environment.catalogue, text->text); };
+    const bool read = co_await do_beside(work);
+    co_return read ? std::optional(dialogue_.take(*config)) : std::nullopt;
   }
-  std::optional<protocol::Result<protocol::Header>> parsed;
   if (const auto* text = std::get_if<protocol::HeaderText>(&message)) {
     header_memory_.set(kCopiesOfHeader * text->xml.size());
     if (text->xml.size() > kLongText && dialogue_.expects_header()) {
-      const std::function<void()> read = [&] {
-        parsed = protocol::parse_header(text->xml, connection_.environment.limits);
-      };
-      turn_.reset();
-      co_await run_offloaded(*connection_.environment.offload, read);
-      if (connection_.ending()) co_return;
+      std::optional<protocol::Result<protocol::Header>> parsed;
+      const std::function<void()> work = [&] { parsed = protocol::parse_header(text->xml, environment.limits); };
+      const bool read = co_await do_beside(work);
+      co_return read ? std::optional(dialogue_.take(*std::move(parsed))) : std::nullopt;
     }
   }
+  if (const auto* text = std::get_if<protocol::Text>(&message);
+      text != nullptr && dialogue_.expects_additional(text->text)) {
+    std::optional<Dialogue::Additional> additional;
+    const std::function<void()> work = [&] { additional = dialogue_.read_additional(text->text); };
+    const bool read = co_await do_beside(work);
+    co_return read ? std::optional(dialogue_.take(*additional)) : std::nullopt;
+  }
+  if (const auto* query = std::get_if<protocol::Query>(&message);
+      query != nullptr && dialogue_.admissible() && Dialogue::is_long(*query))
+    co_return co_await answer_long(*query);
+  co_return dialogue_.handle(message);
+}
+
+// A long answer is made when all answers before it have been sent: a connection has one at a time.
+asio::awaitable<std::optional<Step>> MessageHandler::answer_long(const protocol::Query& query) {
+  while (connection_.outbox->talks() && !connection_.ending()) {
+    watchdog_.hold_back(Clock::now(), Watchdog::Fault::client);  // the client has to read
+    co_await connection_.wait_to_look();
+  }
+  watchdog_.release();
+  if (connection_.ending()) co_return std::nullopt;
+  Step step;
+  step.response = protocol::Response{query.correlation_id, ""};
+  const std::function<void()> work = [&] { step.response->text = dialogue_.answer(query); };
+  const bool made = co_await do_beside(work);
+  co_return made ? std::optional(std::move(step)) : std::nullopt;
+}
+
+asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch) {
   const bool known = dialogue_.admissible();
-  Step step = config   ? dialogue_.take(*config)
-              : parsed ? dialogue_.take(std::move(*parsed))
-                       : dialogue_.handle(message);
+  if (const auto* text = std::get_if<protocol::Text>(&message);
+      text != nullptr && known && ++peer_texts_ <= kMostPeerTexts)
+    connection_.log.debug("the client says: {}", may_be_secret(text->text) ? "(a text that may have a token in it)"
+                                                                           : protocol::printable(text->text, 1024));
+  const bool decides = dialogue_.state() == Dialogue::State::data;
+  std::optional<Step> taken = co_await step_of(message);
+  if (!taken) co_return;
+  Step step = *std::move(taken);
   if (!known && dialogue_.admissible()) {
     if (std::optional<protocol::Error> refusal = connection_.admit()) {
       connection_.fail(*std::move(refusal));
       co_return;
     }
+    connection_.admitted = true;
   }
   flush(batch);  // what came before this message goes before it
   tell(step);
@@ -222,12 +310,13 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
 
 // Passes on what the step has for the log and for the client.
 void MessageHandler::tell(const Step& step) {
-  if (!step.remark.empty()) connection_.log.info("{}", protocol::printable(step.remark));
+  if (!step.remark.empty()) connection_.log.info("{}", step.remark);
+  if (!step.detail.empty()) connection_.log.debug("{}", protocol::printable(step.detail));
   if (step.response) connection_.outbox->response(*step.response);
   // Told at once: the client may be gone before it has sent the header, with which it would be refused.
   if (const auto error = dialogue_.config_error(); error && connection_.onlooker) connection_.onlooker->error(*error);
   if (step.warning.empty()) return;
-  connection_.log.warn("{}", protocol::printable(step.warning));
+  connection_.log.debug("warning: {}", protocol::printable(step.warning));
   if (connection_.onlooker) connection_.onlooker->warning(step.warning);
   connection_.outbox->text(protocol::Level::warning, step.warning);
 }

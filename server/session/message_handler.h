@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,7 +31,7 @@ class MessageHandler {
                  ScanRunner& scan);
 
   /// Room for bytes of the client; never empty.
-  std::span<std::byte> room() { return buffer_.prepare(); }
+  std::span<std::byte> room();
   /// `n` bytes of room() have been filled. Returns them where they lie.
   protocol::Payload commit(std::size_t n);
   /// Handles all messages that are complete. Stops early when the session ends or a scan has to wait for its place.
@@ -48,6 +49,11 @@ class MessageHandler {
 
  private:
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
+  protocol::Result<std::optional<protocol::Message>> next();
+  bool shows_no_token();
+  asio::awaitable<bool> do_beside(std::function<void()> work);
+  asio::awaitable<std::optional<Step>> step_of(const protocol::Message& message);
+  asio::awaitable<std::optional<Step>> answer_long(const protocol::Query& query);
   void tell(const Step& step);
   asio::awaitable<void> start_scan(ScanRequest request);
   void flush(std::vector<protocol::Acquisition>& batch);
@@ -68,6 +74,7 @@ class MessageHandler {
   std::optional<ScanRequest> waiting_scan_;
   std::uint64_t readouts_ = 0;
   std::size_t batch_readouts_ = 0;  // of the last consume()
+  std::uint64_t bytes_ = 0;         // that have come
   int peer_texts_ = 0;
   std::unique_ptr<ReadTurns::Turn> turn_;  // while more is handled at once than others should wait for
 };

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "server/memory/memory_estimate.h"
-#include "server/net/identity.h"
-#include "server/net/slots.h"
 
 namespace echotrain::server {
 
@@ -18,9 +16,7 @@ namespace {
 constexpr double kTrial_s = 0.5;
 
 ScanTurn::Client client_of(const Connection& connection) {
-  const auto address = address_of(connection.status->peer);
-  return {address ? counted_as(*address).to_string() : connection.status->peer,
-          !address || connection.environment.exempt.names(*address), connection.status->account, connection.waker()};
+  return {connection.address, connection.exempt, connection.status->account, connection.waker()};
 }
 
 }  // namespace
@@ -35,7 +31,7 @@ ScanRunner::ScanRunner(Connection& connection, Watchdog& watchdog)
 
 asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
   end_trial();
-  paused_ = false;
+  paused_ = asked_again_ = false;
   if (const std::unique_ptr<Worker> replaced = std::move(worker_)) {
     replaced->cancel();
     while (!replaced->done()) co_await connection_.wait();
@@ -78,8 +74,8 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   place_granted();
   const Environment& environment = connection_.environment;
   const config::ServerOptions& options = connection_.options;
-  const bool own = environment.catalogue.offers(request.plan);
-  meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
+  own_ = environment.catalogue.offers(request.plan);
+  meter_ = environment.metrics->scan(own_ ? request.plan->spec().name : Metrics::kInline, connection_.status);
   at_ = {turn_.place().backend(),
          turn_.place().device(),
          turn_.place().others(),
@@ -126,6 +122,13 @@ void ScanRunner::confirm() {
   if (!on_trial_) return;
   end_trial();
   worker_->confirm();
+  const double most_s = connection_.options.max_scan_s;
+  watchdog_.set_alarm(Clock::now() + seconds(most_s), [this, most_s] {
+    connection_.fail(
+        {"timeout", fmt::format("the scan has gone on for {} s, the longest time that this server lets one "
+                                "(max_scan_s)",
+                                most_s)});
+  });
   connection_.notify();  // it may have failed already
 }
 
@@ -138,18 +141,32 @@ void ScanRunner::push(Work&& work) {
   if (paused_ && (!waveform || worker_->full())) ask_again();
 }
 
+// Called again and again while the scan does nothing.
 void ScanRunner::pause() {
-  if (paused_ || on_trial_ || !worker_ || !worker_->pause()) return;
-  paused_ = true;
-  turn_.give_back_place();
-  connection_.status->state = SessionState::paused;
-  connection_.log.info("no data for {} s: its place on the {} is free for others until data come",
-                       connection_.options.pause_s, numerics::to_string(at_.backend));
+  if (on_trial_ || !worker_ || asked_again_) return;
+  if (!paused_) {
+    if (!worker_->pause()) return;
+    paused_ = true;
+    turn_.give_back_place();
+    connection_.status->state = SessionState::paused;
+    connection_.log.info("(almost) no data for {} s: its place on the {} is free for others until data come",
+                         connection_.options.pause_s, numerics::to_string(at_.backend));
+  }
+  if (const std::uint64_t bytes = turn_.give_back_unused_memory(); bytes > 0)
+    connection_.log.info("{} MiB that were reserved for it, and that it does not use, go to scans that wait",
+                         bytes >> 20);
 }
 
 void ScanRunner::ask_again() {
-  if (turn_.asked_for_place()) return;
-  tell(turn_.ask_again(at_));
+  if (std::exchange(asked_again_, true)) return;
+  tell(turn_.regain_memory());
+  look_for_turn();
+}
+
+// Memory first, and then the place: who has a place keeps others from it.
+void ScanRunner::look_for_turn() {
+  if (!turn_.has_memory()) return;
+  if (!turn_.asked_for_place()) tell(turn_.ask_again(at_));
   if (turn_.has_place()) go_on();
 }
 
@@ -157,7 +174,7 @@ void ScanRunner::ask_again() {
 void ScanRunner::go_on() {
   watchdog_.place_wait_ends();
   place_granted();
-  paused_ = false;
+  paused_ = asked_again_ = false;
   worker_->resume();
   connection_.notify();  // the reader may have waited for this
 }
@@ -167,10 +184,8 @@ asio::awaitable<void> ScanRunner::regain_place() {
   if (!paused_) co_return;
   if (!connection_.end.gone) ask_again();
   while (paused_ && !connection_.end.gone && !worker_->done() && !watchdog_.place_wait_over()) {
-    if (turn_.has_place())
-      go_on();
-    else
-      co_await connection_.wait();
+    look_for_turn();
+    if (paused_) co_await connection_.wait();
   }
   if (!paused_) co_return;
   watchdog_.place_wait_ends();
@@ -187,7 +202,7 @@ bool ScanRunner::busy() const {
 }
 
 void ScanRunner::check() {
-  if (regaining() && turn_.has_place()) go_on();
+  if (regaining()) look_for_turn();
   if (paused_ && worker_ && worker_->has_results()) ask_again();
   if (worker_ && !on_trial_ && worker_->done() && worker_->failure()) connection_.fail(*worker_->failure());
 }
@@ -197,12 +212,20 @@ asio::awaitable<void> ScanRunner::finish() {
     confirm();
     co_await regain_place();
     connection_.status->state = SessionState::finishing;
+    const double most_s = connection_.options.max_compute_s;
+    watchdog_.set_alarm(Clock::now() + seconds(most_s), [this, most_s] {
+      worker_->cancel();
+      connection_.fail({"timeout", fmt::format("the scan has computed for {} s after its last data, the longest time "
+                                               "that this server lets one (max_compute_s)",
+                                               most_s)});
+    });
     worker_->finish(connection_.end.closed && !connection_.end.error ? End::complete : End::truncated);
     while (!worker_->done()) {
       if (connection_.end.gone) worker_->cancel();
       co_await connection_.wait();
     }
   }
+  watchdog_.clear_alarm();
   turn_.give_back();
   if (worker_ && worker_->failure()) connection_.fail(*worker_->failure());
 }
@@ -210,19 +233,21 @@ asio::awaitable<void> ScanRunner::finish() {
 void ScanRunner::cancel() {
   if (!worker_) return;
   if (paused_) watchdog_.place_wait_ends();
-  paused_ = false;  // it needs no place to stop
+  paused_ = asked_again_ = false;  // it needs no place to stop
   worker_->cancel();
 }
 
 void ScanRunner::abandon() {
   end_trial();
-  paused_ = false;
+  paused_ = asked_again_ = false;
   worker_.reset();
   turn_.give_back();
 }
 
 void ScanRunner::report(ScanSummary& summary) const {
-  if (worker_) worker_->report(summary);
+  if (!worker_) return;
+  worker_->report(summary);
+  if (!own_) summary.pipeline = Metrics::kInline;
 }
 
 }  // namespace echotrain::server

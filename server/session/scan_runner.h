@@ -39,7 +39,7 @@ class ScanRunner {
 
   bool started() const { return worker_ != nullptr; }
   /// Data have come after a pause, and the scan waits for its place.
-  bool regaining() const { return paused_ && turn_.asked_for_place(); }
+  bool regaining() const { return paused_ && asked_again_; }
   /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
   void push(Work&& work);
   /// The scan can take nothing: its queue is full, or it waits to regain its place.
@@ -71,6 +71,7 @@ class ScanRunner {
   void end_trial();
   void pause();
   void ask_again();
+  void look_for_turn();
   void go_on();
   asio::awaitable<void> regain_place();
   asio::awaitable<void> wait_in_line();
@@ -81,9 +82,11 @@ class ScanRunner {
   std::optional<Clock::time_point> waiting_since_;
   std::shared_ptr<ScanMeter> meter_;
   std::unique_ptr<Worker> worker_;
-  ScanPlace at_;  // where the worker runs
+  ScanPlace at_;      // where the worker runs
+  bool own_ = false;  // the pipeline is one of the server's, not its client's
   bool on_trial_ = false;
-  bool paused_ = false;  // the worker does nothing until it has its place again
+  bool paused_ = false;       // the worker does nothing until it has its place again
+  bool asked_again_ = false;  // for that place, and for memory that was called back meanwhile
 };
 
 }  // namespace echotrain::server

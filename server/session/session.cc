@@ -133,7 +133,7 @@ void Session::queue_last_messages() {
   const Dialogue::State state = dialogue_.state();
   if (end.error) {
     end.error->message += capture_.note(scan_.started());
-    connection_.log.warn("fatal {}: {}", end.error->code, protocol::printable(end.error->message));
+    connection_.log_fatal(*end.error);
     connection_.outbox->fatal(*end.error);
   } else if (end.broken_off && (state != Dialogue::State::config || handler_.inside_message())) {
     const std::string text = "incomplete: the connection ended before CLOSE; incomplete images are left out" +

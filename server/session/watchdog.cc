@@ -72,8 +72,11 @@ void Watchdog::check(Clock::time_point now) {
   }
 }
 
-void Watchdog::check_pause(Clock::time_point now) const {
-  if (pause_ && awaited_ == Awaited::data && !connection_.ending() && now > last_data_ + seconds(options_.pause_s))
+void Watchdog::check_pause(Clock::time_point now) {
+  const bool trickles = stalled(pace_, now, options_.pause_s, connection_.status->bytes_in) &&
+                        connection_.environment.reservations->calls_back();
+  if (pause_ && awaited_ == Awaited::data && !connection_.ending() &&
+      (trickles || now > last_data_ + seconds(options_.pause_s)))
     pause_();
 }
 

@@ -68,7 +68,8 @@ class Watchdog {
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
   void set_alarm(Clock::time_point when, std::function<void()> ring);
   void clear_alarm() { alarm_.reset(); }
-  /// Calls `ring` again and again while no data have come for pause_s.
+  /// Calls `ring` again and again while no data have come for pause_s, and, while others wait for memory, when less
+  /// than 16 KiB/s have come for as long.
   void on_pause(std::function<void()> ring) { pause_ = std::move(ring); }
 
   /// All is said: the peer has drain_timeout_s to hang up.
@@ -90,7 +91,7 @@ class Watchdog {
   bool over() const { return stopped_ || connection_.end.gone; }
   void excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault);
   void check_alarm(Clock::time_point now);
-  void check_pause(Clock::time_point now) const;
+  void check_pause(Clock::time_point now);
   void check_spill(Clock::time_point now);
   bool need_not_read() const;
   bool is_watched() const;
@@ -121,6 +122,7 @@ class Watchdog {
   std::uint64_t written_ = 0;  // of the write under way
   std::optional<Alarm> alarm_;
   std::function<void()> pause_;
+  Period pace_{began_};                   // of all that comes
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
   std::optional<Clock::time_point> place_until_, drain_until_;
   bool place_wait_over_ = false, drain_over_ = false;

@@ -32,11 +32,12 @@ std::optional<std::string> answer_in(protocol::MessageBuffer& buffer) {
 
 }  // namespace
 
-std::string ask(const ServerAddress& server, const std::string& question, std::chrono::duration<double> timeout) {
+std::string ask(const ServerAddress& server, const std::string& question, std::chrono::duration<double> timeout,
+                const protocol::Buffer& config) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
   Connection connection(server, timeout);
-  protocol::Buffer bytes;
+  protocol::Buffer bytes = config;
   protocol::encode(protocol::Query{1, question}, bytes);
   protocol::encode(protocol::Close{}, bytes);
   const std::atomic<bool> stop = false;

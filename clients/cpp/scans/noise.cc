@@ -122,8 +122,11 @@ std::optional<CoilNoise> noise_in(const std::string& answer) {
 
 void noise_of_server(const NoiseOptions& options, std::ostream& out) {
   const ServerAddress server = parse_server(options.server, options.tls, options.tls_settings);
-  const std::string answer =
-      ask(server, "echotrain::noise_matrix/" + options.id, std::chrono::duration<double>(options.timeout_s));
+  const std::chrono::duration<double> timeout(options.timeout_s);
+  const std::string pipelines = ask(server, "echotrain::pipelines", timeout);
+  protocol::Buffer config;  // of any pipeline: it gives a session, and nothing is sent to it
+  encode_config(pipelines.substr(0, pipelines.find(':')), "", RemoteOptions().token(), config);
+  const std::string answer = ask(server, "echotrain::noise_matrix/" + options.id, timeout, config);
   if (answer == "unknown")
     throw std::runtime_error(fmt::format("{} keeps no noise of the measurement {}", options.server, options.id));
   const auto noise = noise_in(answer);

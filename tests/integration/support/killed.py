@@ -214,7 +214,9 @@ class Stores:
     def check_noise(self, server, most=8):
         """Of the newest: others have been asked for before."""
         for name in list(self.kept)[-most:]:
-            ((_, text),) = wire.exchange(server.address, [wire.query(f"echotrain::noise_matrix/{name}"), wire.close()]).responses
+            question = wire.query(f"echotrain::noise_matrix/{name}")
+            messages = [wire.config_file("cartesian_2d"), question, wire.close()]
+            ((_, text),) = wire.exchange(server.address, messages).responses
             assert text.startswith(f"coils {self.coils} samples {NOISE} "), (name, text[:200])
             rows = [np.array(line.split(), float) for line in text.splitlines()[1 + self.coils :]]
             noise = self.kept[name].astype(complex)

@@ -92,5 +92,30 @@ TEST(Queries, AreAnsweredToTheOwnerOnly) {
   }
 }
 
+/// What was made for one client is kept for the next question, which may be another's about the same ID.
+TEST(Queries, GiveEachOwnerItsOwnMatrix) {
+  const auto resources = test_resources(1);
+  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const auto leave = [&](const std::string& owner, double power) {
+    NoiseRecord record;
+    record.coils = 1;
+    record.covariance = {power};
+    record.made_unix_s = unix_seconds();
+    resources->get<NoiseStore>().add({owner, "", "1"}, record);
+  };
+  const auto ask = [&](const std::string& owner) {
+    return answer_query("echotrain::noise_matrix/1", catalogue, *resources, {owner, {}});
+  };
+  leave("A", 2);
+  leave("B", 3);
+  for (int i = 0; i < 2; ++i) {
+    for (int again = 0; again < 2; ++again) EXPECT_THAT(ask("A"), HasSubstr("\n2 0\n"));
+    for (int again = 0; again < 2; ++again) EXPECT_THAT(ask("B"), HasSubstr("\n3 0\n"));
+    EXPECT_EQ(ask("C"), "unknown");
+  }
+  leave("A", 4);
+  EXPECT_THAT(ask("A"), HasSubstr("\n4 0\n")) << "of a newer scan";
+}
+
 }  // namespace
 }  // namespace echotrain::server
