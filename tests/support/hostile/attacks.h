@@ -35,4 +35,12 @@ void flood_with_roles(Peer& peer, Random& random);  ///< images, each of a role 
 void reset_anywhere(Peer& peer, Random& random);    ///< RST at any byte of a scan
 void send_garbage(Peer& peer, Random& random);      ///< any bytes, or a scan with flipped bits
 
+// Those that ask for work before they are let in, or just after.
+void send_host_json(Peer& peer, Random& random);    ///< a host's JSON of up to 60,000 parameters
+void send_long_config(Peer& peer, Random& random);  ///< 1 MiB of YAML, slow to read
+void send_zfp_bombs(Peer& peer, Random& random);    ///< 131 KB for 64 MiB of zeros, or 8 KB for 1 MiB
+void ask_for_matrices(Peer& peer, Random& random);  ///< QUERYs with long answers, before the config and after it
+void flood_log(Peer& peer, Random& random);         ///< texts and errors that a server might write down
+void hold_memory(Peer& peer, Random& random);       ///< a large matrix in the header, and a readout now and then
+
 }  // namespace echotrain::hostile

@@ -94,7 +94,7 @@ void send_garbage(Peer& peer, Random& random) {
 }
 
 std::span<const Attack> attacks() {
-  static constexpr std::array<Attack, 15> kAttacks = {{{"queries", query_for_ever},
+  static constexpr std::array<Attack, 21> kAttacks = {{{"queries", query_for_ever},
                                                        {"texts", text_for_ever},
                                                        {"huge_headers", send_huge_header},
                                                        {"huge_matrix", claim_huge_matrix},
@@ -108,7 +108,13 @@ std::span<const Attack> attacks() {
                                                        {"abandoned", abandon},
                                                        {"roles", flood_with_roles},
                                                        {"resets", reset_anywhere},
-                                                       {"garbage", send_garbage}}};
+                                                       {"garbage", send_garbage},
+                                                       {"host_json", send_host_json},
+                                                       {"long_configs", send_long_config},
+                                                       {"zfp_bombs", send_zfp_bombs},
+                                                       {"matrices", ask_for_matrices},
+                                                       {"log_flood", flood_log},
+                                                       {"held_memory", hold_memory}}};
   return kAttacks;
 }
 
