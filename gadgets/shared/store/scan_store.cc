@@ -173,7 +173,7 @@ ScanStore::Kept ScanStore::find(const RecordKey& key) {
 
 ScanStore::Kept ScanStore::find_of_any_device(const std::string& owner, const std::string& measurement_id) {
   if (measurement_id.empty() || hours_ == 0) return {};
-  look_at_folder();
+  look_at_folder(true);
   const Digest scan = digest_of('s', {owner, measurement_id});
   std::optional<Digest> one;
   {
@@ -302,13 +302,17 @@ void ScanStore::clean() {
   share_.set(bytes);
 }
 
-/// Brings the index up to what the folder holds, where nobody has for a minute: other programs may have changed it.
-void ScanStore::look_at_folder() {
+/// Brings the index up to what the folder holds, where nobody has for a minute, or `if_changed` where files have come
+/// or gone since: other programs may have changed it.
+void ScanStore::look_at_folder(bool if_changed) {
   if (folder_.empty()) return;
   const std::scoped_lock looking(look_mutex_);
   const auto now = std::chrono::steady_clock::now();
-  if (looked_ && now - *looked_ < kLook) return;
+  std::error_code error;
+  const fs::file_time_type changed = fs::last_write_time(folder_, error);
+  if (looked_ && now - *looked_ < kLook && !(if_changed && changed != changed_)) return;
   looked_ = now;
+  changed_ = changed;
   const std::uint64_t since = budget_->now();
   trim_stored_files(folder_, kUnfinishedFile, std::numeric_limits<std::uint64_t>::max(), std::chrono::hours(1));
   std::set<Digest> known, there;
@@ -348,7 +352,7 @@ std::size_t ScanStore::former_files() {
 }
 
 std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
-  look_at_folder();
+  look_at_folder(true);
   std::vector<std::pair<Digest, Kept>> found;
   {
     const std::scoped_lock lock(mutex_);
@@ -357,7 +361,7 @@ std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
   }
   for (auto& [digest, kept] : found)
     if (!kept.record) kept = read(digest).second;
-  std::erase_if(found, [](const auto& each) { return !each.second.record; });
+  std::erase_if(found, [&](const auto& each) { return !each.second.record || too_old(each.second.made_unix_s); });
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.second.made_unix_s > b.second.made_unix_s; });
   std::vector<std::pair<std::string, Kept>> out;

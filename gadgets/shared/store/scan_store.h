@@ -35,7 +35,7 @@ struct RecordKey {
 ///
 /// The bound on bytes holds for memory and, counted in blocks, for files, each; kMostEntries for both together. Beyond
 /// one, the owner that has most of it loses what was unused for longest: who has no more than an equal part loses
-/// nothing to others. The folder is listed at most once a minute. Throws only std::bad_alloc. Thread-safe.
+/// nothing to others. No write lists the folder more than once a minute. Throws only std::bad_alloc. Thread-safe.
 class ScanStore : private numerics::Droppable {
  public:
   struct Kind {
@@ -94,7 +94,7 @@ class ScanStore : private numerics::Droppable {
   Kept find(const Digest& digest);
   std::pair<Head, Kept> read(const Digest& digest) const;
   std::filesystem::path write(const Head& head, const std::string& payload) const;
-  void look_at_folder();
+  void look_at_folder(bool if_changed = false);
   Added keep(const Head& head, Kept kept, const std::filesystem::path& written);
   void trim();
   void trim(std::uint64_t most, std::uint64_t (*amount)(const Entry&), void (ScanStore::*give_up)(Entry&));
@@ -114,6 +114,7 @@ class ScanStore : private numerics::Droppable {
   const std::shared_ptr<numerics::MemoryBudget> budget_;
   std::mutex look_mutex_;  // before mutex_
   std::optional<std::chrono::steady_clock::time_point> looked_;
+  std::filesystem::file_time_type changed_;  // the folder, before it was looked at
   mutable std::mutex mutex_;
   std::string salt_;             // empty: not read yet
   numerics::MemoryShare share_;  // of the records in memory

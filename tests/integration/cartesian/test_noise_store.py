@@ -210,12 +210,13 @@ def test_what_a_restart_leaves(folder, backend):
 
 def test_noise_is_told_to_those_with_a_token(folder, tmp_path):
     noise_messages, _ = noise_scan()
-    keep(folder.server(), noise_messages)
     token = "0123456789abcdef"
     (tmp_path / "tokens").write_text(token + "\n")
     (tmp_path / "tokens").chmod(0o600)
     guarded = folder.server("--token-file", tmp_path / "tokens")
     config = wire.config_text(f"token: {token}\nuse: cartesian_2d\n")
+    reply = exchange(guarded, [config, *noise_messages])
+    assert any("is kept for scans that name" in text for text in reply.texts), reply.texts
     for question in (f"echotrain::noise/{ID}", f"echotrain::noise_matrix/{ID}"):
         assert ask(guarded, question) == "unknown"
         ((_, text),) = exchange(guarded, [config], question).responses

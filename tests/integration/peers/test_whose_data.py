@@ -218,7 +218,7 @@ def test_what_clients_pipelines_may_name(tmp_path):
 
     plain = ("cartesian_kspace", "fft", "coil_combine: {method: rss}", "image: {component: magnitude}")
     nested = "branch: {when: {kind: noise}, pipeline: [{" + PYTHON + "}]}"
-    for gadgets in ((PYTHON,), (nested, *plain), ("mrd_server: {address: 127.0.0.1:9}",)):
+    for gadgets in ((PYTHON,), (nested, *plain), ("mrd_server: {address: \"127.0.0.1:9\", config: x}",)):
         (text,) = refusals(TOKEN_B, *gadgets)
         assert "set client_pipelines: all" in text and "client_pipelines=all" in text, text
         assert not refusals(TOKEN_A, *gadgets)
