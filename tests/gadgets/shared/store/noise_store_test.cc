@@ -23,7 +23,7 @@ std::int64_t seconds_now() {
 }
 
 /// The key of a program without clients.
-RecordKey of(const std::string& measurement_id) { return {"", "", measurement_id}; }
+RecordKey noise_of(const std::string& measurement_id) { return {"", "", measurement_id}; }
 
 /// A record that no other `seed` gives.
 NoiseRecord record_of(int coils, double seed) {
@@ -90,23 +90,23 @@ std::string text_of(const fs::path& path) {
 TEST_F(NoiseStoreTest, OtherProgramsFindTheSameBits) {
   const NoiseRecord one = record_of(5, 1), two = record_of(32, 2);
   const auto first = program(), beside = program();
-  first->get<NoiseStore>().add(of("1.2.3"), one);
-  beside->get<NoiseStore>().add(of("4.5.6"), two);
+  first->get<NoiseStore>().add(noise_of("1.2.3"), one);
+  beside->get<NoiseStore>().add(noise_of("4.5.6"), two);
   const auto later = program();
   for (const auto& each : {first, beside, later}) {
     NoiseStore& store = each->get<NoiseStore>();
-    ASSERT_TRUE(store.find(of("1.2.3")));
-    ASSERT_TRUE(store.find(of("4.5.6")));
-    EXPECT_TRUE(same(*store.find(of("1.2.3")), one));
-    EXPECT_TRUE(same(*store.find(of("4.5.6")), two));
-    EXPECT_FALSE(store.find(of("1.2.4")));
-    EXPECT_FALSE(store.find(of("")));
+    ASSERT_TRUE(store.find(noise_of("1.2.3")));
+    ASSERT_TRUE(store.find(noise_of("4.5.6")));
+    EXPECT_TRUE(same(*store.find(noise_of("1.2.3")), one));
+    EXPECT_TRUE(same(*store.find(noise_of("4.5.6")), two));
+    EXPECT_FALSE(store.find(noise_of("1.2.4")));
+    EXPECT_FALSE(store.find(noise_of("")));
     EXPECT_EQ(store.list().size(), 2u);
   }
   const NoiseRecord newer = record_of(5, 7);
-  first->get<NoiseStore>().add(of("1.2.3"), newer);
-  EXPECT_TRUE(same(*first->get<NoiseStore>().find(of("1.2.3")), newer));
-  EXPECT_TRUE(same(*program()->get<NoiseStore>().find(of("1.2.3")), newer));
+  first->get<NoiseStore>().add(noise_of("1.2.3"), newer);
+  EXPECT_TRUE(same(*first->get<NoiseStore>().find(noise_of("1.2.3")), newer));
+  EXPECT_TRUE(same(*program()->get<NoiseStore>().find(noise_of("1.2.3")), newer));
 }
 
 TEST_F(NoiseStoreTest, ManyAtOnceAgreeOnTheSalt) {
@@ -121,26 +121,26 @@ TEST_F(NoiseStoreTest, ManyAtOnceAgreeOnTheSalt) {
       for (int i = 0; i < kPrograms; ++i)
         threads.emplace_back([&, i, own = programs[static_cast<std::size_t>(i)]] {
           begin.arrive_and_wait();
-          own->get<NoiseStore>().add(of("scan " + std::to_string(i)), record_of(3, i + 1));
+          own->get<NoiseStore>().add(noise_of("scan " + std::to_string(i)), record_of(3, i + 1));
         });
     }
     const auto later = program();
     for (int i = 0; i < kPrograms; ++i)
-      ASSERT_TRUE(later->get<NoiseStore>().find(of("scan " + std::to_string(i)))) << i << " in round " << round;
+      ASSERT_TRUE(later->get<NoiseStore>().find(noise_of("scan " + std::to_string(i)))) << i << " in round " << round;
   }
 }
 
 TEST_F(NoiseStoreTest, InMemoryOnlyNothingIsWritten) {
   const auto resources = program(1 << 20, 24, false);
-  resources->get<NoiseStore>().add(of("id"), record_of(4, 1));
-  EXPECT_TRUE(resources->get<NoiseStore>().find(of("id")));
+  resources->get<NoiseStore>().add(noise_of("id"), record_of(4, 1));
+  EXPECT_TRUE(resources->get<NoiseStore>().find(noise_of("id")));
   EXPECT_FALSE(fs::exists(folder_ / "noise"));
-  EXPECT_FALSE(program()->get<NoiseStore>().find(of("id")));
+  EXPECT_FALSE(program()->get<NoiseStore>().find(noise_of("id")));
 }
 
 TEST_F(NoiseStoreTest, FilesDoNotTellTheMeasurement) {
   const std::string id = "66056_107201_107210_424_Doe";
-  program()->get<NoiseStore>().add(of(id), record_of(4, 1));
+  program()->get<NoiseStore>().add(noise_of(id), record_of(4, 1));
   int seen = 0;
   for (const auto& each : fs::recursive_directory_iterator(folder_ / "noise")) {
     ++seen;
@@ -153,7 +153,7 @@ TEST_F(NoiseStoreTest, FilesDoNotTellTheMeasurement) {
   // The same ID has another name in another folder.
   const std::string name = files().at(0).filename();
   fs::remove_all(folder_);
-  program()->get<NoiseStore>().add(of(id), record_of(4, 1));
+  program()->get<NoiseStore>().add(noise_of(id), record_of(4, 1));
   EXPECT_NE(files().at(0).filename(), name);
 }
 
@@ -164,7 +164,7 @@ TEST_F(NoiseStoreTest, NamesAreSaltedSha256ThatOtherUsersDoNotSee) {
   program()->get<NoiseStore>().add({"address:10.1.2.3", "serial 7", "1.2.3"}, record_of(4, 1));
   EXPECT_EQ(files().at(0).filename(), "f16d870897d57ed82c193e01632794e5.noise");
   fs::remove_all(folder_);
-  program()->get<NoiseStore>().add(of("1.2.3"), record_of(4, 1));
+  program()->get<NoiseStore>().add(noise_of("1.2.3"), record_of(4, 1));
   EXPECT_EQ(fs::status(folder_ / "noise").permissions(), fs::perms::owner_all);
   for (const fs::path& path : {files().at(0), folder_ / "noise" / "salt"})
     EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write) << path;
@@ -172,12 +172,12 @@ TEST_F(NoiseStoreTest, NamesAreSaltedSha256ThatOtherUsersDoNotSee) {
 
 TEST_F(NoiseStoreTest, DamagedAndForeignFilesAreMissing) {
   const NoiseRecord record = record_of(3, 1);
-  program()->get<NoiseStore>().add(of("id"), record);
+  program()->get<NoiseStore>().add(noise_of("id"), record);
   const fs::path path = files().at(0);
   const std::string good = text_of(path);
   const auto found_with = [&](const std::string& text) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-    return program()->get<NoiseStore>().find(of("id")) != nullptr;
+    return program()->get<NoiseStore>().find(noise_of("id")) != nullptr;
   };
   EXPECT_TRUE(found_with(good));
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -193,7 +193,7 @@ TEST_F(NoiseStoreTest, DamagedAndForeignFilesAreMissing) {
   std::string other = path.filename();
   other[0] = other[0] == '0' ? '1' : '0';
   fs::rename(path, path.parent_path() / other);
-  EXPECT_FALSE(program()->get<NoiseStore>().find(of("id")));
+  EXPECT_FALSE(program()->get<NoiseStore>().find(noise_of("id")));
   EXPECT_TRUE(program()->get<NoiseStore>().list().empty());
 }
 
@@ -202,13 +202,13 @@ TEST_F(NoiseStoreTest, WhatIsTooOldIsMissingAndGoes) {
   old.made_unix_s -= 2 * 3600 + 60;
   young.made_unix_s -= 2 * 3600 - 600;
   const auto patient = program(1 << 20, 3);
-  patient->get<NoiseStore>().add(of("old"), old);
-  patient->get<NoiseStore>().add(of("young"), young);
-  EXPECT_TRUE(program(1 << 20, 3)->get<NoiseStore>().find(of("old")));
+  patient->get<NoiseStore>().add(noise_of("old"), old);
+  patient->get<NoiseStore>().add(noise_of("young"), young);
+  EXPECT_TRUE(program(1 << 20, 3)->get<NoiseStore>().find(noise_of("old")));
   // That a file was used just now does not make its record young.
   const auto other = program(1 << 20, 2);
-  EXPECT_FALSE(other->get<NoiseStore>().find(of("old")));
-  EXPECT_TRUE(other->get<NoiseStore>().find(of("young")));
+  EXPECT_FALSE(other->get<NoiseStore>().find(noise_of("old")));
+  EXPECT_TRUE(other->get<NoiseStore>().find(noise_of("young")));
   EXPECT_EQ(files().size(), 2u);
   EXPECT_EQ(other->get<NoiseStore>().list().size(), 1u);
   EXPECT_EQ(files().size(), 1u);
@@ -220,7 +220,7 @@ TEST_F(NoiseStoreTest, TheBoundHoldsInMemoryAndOnDisk) {
   const auto resources = program(kBound);
   NoiseStore& store = resources->get<NoiseStore>();
   for (int i = 0; i < 10; ++i) {
-    store.add(of("id " + std::to_string(i)), record);
+    store.add(noise_of("id " + std::to_string(i)), record);
     // Files of one tick of the clock have no order.
     for (const fs::path& path : files())
       fs::last_write_time(path, fs::last_write_time(path) - std::chrono::seconds(10));
@@ -228,14 +228,14 @@ TEST_F(NoiseStoreTest, TheBoundHoldsInMemoryAndOnDisk) {
   EXPECT_LE(blocks(), kBound);
   EXPECT_GE(files().size(), 3u);
   for (const auto& each : {resources, program(kBound)}) {
-    EXPECT_FALSE(each->get<NoiseStore>().find(of("id 0")));
-    EXPECT_TRUE(each->get<NoiseStore>().find(of("id 9")));
-    EXPECT_TRUE(each->get<NoiseStore>().find(of("id 8")));
+    EXPECT_FALSE(each->get<NoiseStore>().find(noise_of("id 0")));
+    EXPECT_TRUE(each->get<NoiseStore>().find(noise_of("id 9")));
+    EXPECT_TRUE(each->get<NoiseStore>().find(noise_of("id 8")));
   }
   const auto none = program(0), never = program(1 << 20, 0);
   for (const auto& each : {none, never}) {
-    each->get<NoiseStore>().add(of("id"), record);
-    EXPECT_FALSE(each->get<NoiseStore>().find(of("id")));
+    each->get<NoiseStore>().add(noise_of("id"), record);
+    EXPECT_FALSE(each->get<NoiseStore>().find(noise_of("id")));
   }
 }
 
@@ -245,27 +245,27 @@ TEST_F(NoiseStoreTest, TheBudgetTakesItsMemoryBack) {
   options.memory_budget = 1 << 20;
   const numerics::Resources resources(options);
   NoiseStore store(resources);
-  store.add(of("id"), record_of(16, 1));
+  store.add(noise_of("id"), record_of(16, 1));
   EXPECT_GT(resources.memory()->used(), 16u * 16u * 16u);
   resources.memory()->drop_unused();
   EXPECT_EQ(resources.memory()->used(), 0u);
-  EXPECT_FALSE(store.find(of("id")));
+  EXPECT_FALSE(store.find(noise_of("id")));
 }
 
 TEST_F(NoiseStoreTest, WhatIsNoMatrixIsNotKept) {
   NoiseRecord record = record_of(3, 1);
   record.covariance.pop_back();
   const auto resources = program();
-  resources->get<NoiseStore>().add(of("id"), record);
-  EXPECT_FALSE(resources->get<NoiseStore>().find(of("id")));
+  resources->get<NoiseStore>().add(noise_of("id"), record);
+  EXPECT_FALSE(resources->get<NoiseStore>().find(noise_of("id")));
 }
 
 TEST_F(NoiseStoreTest, AFolderThatCannotBeWrittenKeepsItInMemory) {
   fs::create_directories(folder_);
   std::ofstream(folder_ / "noise") << "a file";
   const auto resources = program();
-  resources->get<NoiseStore>().add(of("id"), record_of(3, 1));
-  EXPECT_TRUE(resources->get<NoiseStore>().find(of("id")));
+  resources->get<NoiseStore>().add(noise_of("id"), record_of(3, 1));
+  EXPECT_TRUE(resources->get<NoiseStore>().find(noise_of("id")));
 }
 
 /// Two scanners that both call a scan "1", two hosts, and a header without a device.
@@ -343,10 +343,10 @@ TEST_F(NoiseStoreTest, WhatWasUsedStaysLongest) {
   const auto resources = program(40000);
   NoiseStore& store = resources->get<NoiseStore>();
   for (int i = 0; i < 20; ++i) {
-    store.add(of(std::to_string(i)), record_of(16, 1));
-    EXPECT_TRUE(store.find(of("0"))) << i;
+    store.add(noise_of(std::to_string(i)), record_of(16, 1));
+    EXPECT_TRUE(store.find(noise_of("0"))) << i;
   }
-  EXPECT_FALSE(store.find(of("1")));
+  EXPECT_FALSE(store.find(noise_of("1")));
 }
 
 TEST_F(NoiseStoreTest, WhatAnotherProgramHasWrittenIsFoundAtOnce) {
@@ -372,7 +372,7 @@ TEST_F(NoiseStoreTest, TheFolderIsNotListedAtEachWrite) {
 }
 
 TEST_F(NoiseStoreTest, FilesOfAnotherVersionAreCountedAndNotRead) {
-  program()->get<NoiseStore>().add(of("1"), record_of(3, 1));
+  program()->get<NoiseStore>().add(noise_of("1"), record_of(3, 1));
   EXPECT_EQ(program()->get<NoiseStore>().former_files(), 0u);
   const fs::path path = files().at(0);
   std::string text = text_of(path);
@@ -380,10 +380,10 @@ TEST_F(NoiseStoreTest, FilesOfAnotherVersionAreCountedAndNotRead) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
   const auto resources = program(1 << 20, 2);
   EXPECT_EQ(resources->get<NoiseStore>().former_files(), 1u);
-  EXPECT_FALSE(resources->get<NoiseStore>().find(of("1")));
+  EXPECT_FALSE(resources->get<NoiseStore>().find(noise_of("1")));
   EXPECT_TRUE(resources->get<NoiseStore>().list().empty());
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(3));
-  program(1 << 20, 2)->get<NoiseStore>().add(of("2"), record_of(3, 1));
+  program(1 << 20, 2)->get<NoiseStore>().add(noise_of("2"), record_of(3, 1));
   EXPECT_FALSE(fs::exists(path));
 }
 
