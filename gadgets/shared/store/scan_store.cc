@@ -312,7 +312,9 @@ void ScanStore::look_at_folder(bool if_changed) {
   const fs::file_time_type changed = fs::last_write_time(folder_, error);
   if (looked_ && now - *looked_ < kLook && !(if_changed && changed != changed_)) return;
   looked_ = now;
-  changed_ = changed;
+  // What comes within a tick of the file system's clock leaves the time as it is.
+  constexpr auto kTick = std::chrono::milliseconds(20);
+  changed_ = fs::file_time_type::clock::now() - changed > kTick ? changed : fs::file_time_type::min();
   const std::uint64_t since = budget_->now();
   trim_stored_files(folder_, kUnfinishedFile, std::numeric_limits<std::uint64_t>::max(), std::chrono::hours(1));
   std::set<Digest> known, there;
