@@ -79,7 +79,11 @@ std::string token_in(std::string_view config_text) {
   }
   for (int line = 0; line < kTokenLines && !text.empty(); ++line) {
     const std::size_t end = std::min(text.size(), text.find('\n'));
-    if (text.starts_with("token:")) return token_of_line(text.substr(0, end));
+    if (text.starts_with("token:")) {
+      std::string_view line_text = text.substr(0, end);
+      if (line_text.ends_with('\r')) line_text.remove_suffix(1);
+      return token_of_line(line_text);
+    }
     text.remove_prefix(std::min(text.size(), end + 1));
   }
   return "";
