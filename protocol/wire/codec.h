@@ -32,8 +32,8 @@ Result<Extent> measure(std::span<const std::byte> bytes, const Limits& limits);
 /// `owner`; compressed samples are expanded into a buffer of their own. Texts are cut at their first NUL.
 Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const Limits& limits);
 
-/// The same of a readout that measure() has found to be whole, in place: `to` is a new one. Compressed samples stay as
-/// they are, for expand().
+/// The same of a readout that measure() has found to be whole, in place: `to` is a new one. Of compressed
+/// samples only the block's beginning is checked, and they stay as they are, for expand().
 Status decode_acquisition(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, Acquisition& to);
 
 /// Whether decode_acquisition() has left compressed samples, and the flag that says how.

@@ -66,7 +66,11 @@ Status read_acquisition(Bytes body, const Owner& owner, Acquisition& acquisition
     acquisition.head.flags = flags & ~kCompressionFlags;
     acquisition.data = payload(data, owner);
   } else {
-    acquisition.data = payload(data.subspan(4), owner);
+    const Bytes block = data.subspan(4);
+    const std::uint64_t channels = acquisition.head.active_channels;
+    acquisition.data = payload(block, owner);
+    return (flags & kCompression1) != 0 ? check_zfp(block, samples, channels)
+                                        : check_packed(block, 2 * samples * channels);
   }
   return {};
 }

@@ -37,7 +37,7 @@ struct ZfpDeleter {
 
 }  // namespace
 
-Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::uint64_t elements) {
+Status check_packed(std::span<const std::byte> block, std::uint64_t elements) {
   if (block.size() < kPackedHeadBytes) {
     return refuse(
         fmt::format("COMPRESSION2 block has {} bytes; its head alone has {}", block.size(), kPackedHeadBytes));
@@ -60,7 +60,13 @@ Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::
     return refuse(fmt::format("COMPRESSION2 block has {} bytes; {} numbers of {} bits need {}", block.size(), elements,
                               bits, expected));
   }
+  return {};
+}
 
+Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::uint64_t elements) {
+  if (Status status = check_packed(block, elements); !status) return status.error();
+  const auto scale = load<float>(block, 8);
+  const auto bits = load<std::uint8_t>(block, 12);
   const auto packed = block.subspan(kPackedHeadBytes);
   const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
   const std::uint64_t sign = std::uint64_t{1} << (bits - 1);
@@ -91,7 +97,18 @@ std::uint64_t zfp_scratch_bytes(std::span<const std::byte> block, std::uint64_t 
   return 2 * block.size() + 160 + blocks * (16 * sizeof(float) + 8);
 }
 
-Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
+namespace {
+
+/// A block whose header has been read and checked.
+struct Zfp {
+  std::vector<std::uint64_t> input;
+  std::unique_ptr<zfp_field, ZfpDeleter> field;
+  std::unique_ptr<zfp_stream, ZfpDeleter> stream;
+  std::unique_ptr<bitstream, ZfpDeleter> bits;
+  std::size_t head_bits = 0;
+};
+
+Result<Zfp> open_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
   if (const std::uint64_t plain = 8 * samples * channels; plain > kAnyRatioBytes && plain / kMostRatio > block.size()) {
     return refuse(fmt::format("COMPRESSION1 block of {} bytes expands to {}; at most {} times its size is taken",
                               block.size(), plain, kMostRatio));
@@ -99,15 +116,15 @@ Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uin
   // libzfp reads whole words and does not know where its input ends. So it first reads the header from a small copy,
   // then the block from a copy padded with zeros to the longest stream for this size.
   constexpr std::size_t kHeadWords = (ZFP_HEADER_MAX_BITS + 63) / 64 + 1;
-  std::vector<std::uint64_t> input(kHeadWords);
+  Zfp zfp{std::vector<std::uint64_t>(kHeadWords), decltype(Zfp::field)(zfp_field_alloc()),
+          decltype(Zfp::stream)(zfp_stream_open(nullptr)), nullptr};
+  auto& [input, field, stream, bits, head_bits] = zfp;
   std::copy_n(block.begin(), std::min(block.size(), input.size() * 8), reinterpret_cast<std::byte*>(input.data()));
 
-  const std::unique_ptr<zfp_field, ZfpDeleter> field(zfp_field_alloc());
-  const std::unique_ptr<zfp_stream, ZfpDeleter> stream(zfp_stream_open(nullptr));
-  std::unique_ptr<bitstream, ZfpDeleter> bits(stream_open(input.data(), input.size() * 8));
+  bits.reset(stream_open(input.data(), input.size() * 8));
   zfp_stream_set_bit_stream(stream.get(), bits.get());
   zfp_stream_rewind(stream.get());
-  const std::size_t head_bits = zfp_read_header(stream.get(), field.get(), ZFP_HEADER_FULL);
+  head_bits = zfp_read_header(stream.get(), field.get(), ZFP_HEADER_FULL);
   if (head_bits == 0 || head_bits > block.size() * 8) return refuse("COMPRESSION1 block has no valid ZFP header");
   if (zfp_field_type(field.get()) != zfp_type_float || zfp_field_dimensionality(field.get()) != 2 ||
       field->nx != 2 * samples || field->ny != channels) {
@@ -124,6 +141,20 @@ Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uin
                               blocks * stream->minbits));
   }
 
+  return zfp;
+}
+
+}  // namespace
+
+Status check_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
+  const Result<Zfp> zfp = open_zfp(block, samples, channels);
+  return zfp ? Status() : Status(zfp.error());
+}
+
+Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
+  Result<Zfp> zfp = open_zfp(block, samples, channels);
+  if (!zfp) return zfp.error();
+  auto& [input, field, stream, bits, head_bits] = *zfp;
   const std::size_t padding = zfp_stream_maximum_size(stream.get(), field.get()) / 8 + 2;
   input = std::vector<std::uint64_t>((block.size() + 7) / 8 + padding);
   std::copy(block.begin(), block.end(), reinterpret_cast<std::byte*>(input.data()));

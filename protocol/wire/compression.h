@@ -23,4 +23,8 @@ Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uin
 /// "compression".
 Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::uint64_t elements);
 
+/// What both check before they expand anything; the rest of a ZFP block may be wrong all the same.
+Status check_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
+Status check_packed(std::span<const std::byte> block, std::uint64_t elements);
+
 }  // namespace echotrain::protocol

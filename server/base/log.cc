@@ -70,7 +70,7 @@ void LogBounds::forget_full_ones(Clock::time_point now) {
   }
 }
 
-bool LogBounds::may_write(const std::string& address, Clock::time_point now) {
+bool LogBounds::may_write(const std::string& address, LogLevel level, Clock::time_point now) {
   constexpr std::size_t kMostAddresses = 4096;  // others share what there is in all
   bool may = false, tells = false;
   {
@@ -83,7 +83,9 @@ bool LogBounds::may_write(const std::string& address, Clock::time_point now) {
       own = &buckets_.emplace(address, Bucket{of_address_.at_once, now}).first->second;
     if (own != nullptr) own->fill(of_address_, now);
     all_.fill(in_all_, now);
-    may = all_.tokens >= 1 && (own == nullptr || own->tokens >= 1);
+    const double kept = level < LogLevel::warning ? 0.5 : 0;
+    may =
+        all_.tokens >= 1 + kept * in_all_.at_once && (own == nullptr || own->tokens >= 1 + kept * of_address_.at_once);
     if (may) {
       --all_.tokens;
       if (own != nullptr) --own->tokens;
@@ -112,7 +114,7 @@ void LogBounds::tell(Clock::time_point now) {
 }
 
 bool SessionLog::within_bounds(LogLevel level) const {
-  return is_written(level) && (!bounds_ || bounds_->may_write(address_));
+  return is_written(level) && (!bounds_ || bounds_->may_write(address_, level));
 }
 
 bool SessionLog::may_write(LogLevel level) const {

@@ -49,8 +49,9 @@ class LogBounds {
   explicit LogBounds(Bound of_address = {2000, 20}, Bound in_all = {10000, 100})
       : of_address_(of_address), in_all_(in_all), all_{in_all.at_once, {}} {}
 
-  /// Whether one more line about this address may be written; it counts as written, or as left out.
-  bool may_write(const std::string& address, Clock::time_point now = Clock::now());
+  /// Whether one more line about this address may be written; it counts as written, or as left out. Below `warning`,
+  /// half of what may be written at once stays for what is worse.
+  bool may_write(const std::string& address, LogLevel level = LogLevel::warning, Clock::time_point now = Clock::now());
   /// Lines left out so far.
   std::uint64_t left_out() const { return left_out_; }
   /// Writes how many were left out since it last did, if any.

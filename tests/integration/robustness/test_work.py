@@ -18,7 +18,7 @@ MOST_OPEN = 16384
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("server"), "--backend", "cpu")
+    server = Server(tmp_path_factory.mktemp("server"), "--backend", "cpu", "--log-level", "debug")
     yield server
     assert server.stop() == 0
 

@@ -134,33 +134,44 @@ TEST_F(Log, LinesAboutAnAddressAreBoundedAndCounted) {
   const auto bounds = std::make_shared<LogBounds>(LogBounds::Bound{3, 2}, LogBounds::Bound{5, 100});
   const Clock::time_point now = Clock::now();
   int written = 0;
-  for (int i = 0; i < 100; ++i) written += bounds->may_write("a", now) ? 1 : 0;
+  for (int i = 0; i < 100; ++i) written += bounds->may_write("a", LogLevel::error, now) ? 1 : 0;
   EXPECT_EQ(written, 3);
-  for (int i = 0; i < 100; ++i) written += bounds->may_write("b", now) ? 1 : 0;
+  for (int i = 0; i < 100; ++i) written += bounds->may_write("b", LogLevel::error, now) ? 1 : 0;
   EXPECT_EQ(written, 5) << "all addresses together";
   EXPECT_EQ(bounds->left_out(), 195U);
-  EXPECT_TRUE(bounds->may_write("a", now + std::chrono::seconds(1)));
-  EXPECT_TRUE(bounds->may_write("a", now + std::chrono::seconds(1)));
-  EXPECT_FALSE(bounds->may_write("a", now + std::chrono::seconds(1)));
+  EXPECT_TRUE(bounds->may_write("a", LogLevel::error, now + std::chrono::seconds(1)));
+  EXPECT_TRUE(bounds->may_write("a", LogLevel::error, now + std::chrono::seconds(1)));
+  EXPECT_FALSE(bounds->may_write("a", LogLevel::error, now + std::chrono::seconds(1)));
   bounds->tell(now + std::chrono::seconds(1));
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, testing::HasSubstr(" 1 lines about clients were left out"));
   EXPECT_THAT(text, testing::HasSubstr(" 195 lines about clients were left out"));
 }
 
+TEST_F(Log, ManyLinesOfNoConcernLeaveRoomForWarnings) {
+  LogBounds bounds({4, 0}, {100, 0});
+  int infos = 0;
+  for (int i = 0; i < 10; ++i) infos += bounds.may_write("a", LogLevel::info) ? 1 : 0;
+  EXPECT_EQ(infos, 2);
+  EXPECT_TRUE(bounds.may_write("a", LogLevel::warning));
+  EXPECT_TRUE(bounds.may_write("a", LogLevel::error));
+  EXPECT_FALSE(bounds.may_write("a", LogLevel::error));
+}
+
 TEST_F(Log, EverythingThatASessionWritesIsBounded) {
   testing::internal::CaptureStderr();
   set_up_log("info");
-  const auto bounds = std::make_shared<LogBounds>(LogBounds::Bound{2, 0}, LogBounds::Bound{100, 0});
+  const auto bounds = std::make_shared<LogBounds>(LogBounds::Bound{3, 0}, LogBounds::Bound{100, 0});
   const SessionLog log(1, bounds, "a");
   log.debug("is not counted");
   log.info("first");
   log.error("second");
+  log.warn("also");
   log.error("third");
   log.event(LogLevel::info, "fourth", {"x", nlohmann::ordered_json()});
   SessionLog(2, bounds, "b").info("fifth");
   const std::string text = testing::internal::GetCapturedStderr();
-  for (const char* word : {"first", "second", "fifth"}) EXPECT_THAT(text, testing::HasSubstr(word));
+  for (const char* word : {"first", "second", "also", "fifth"}) EXPECT_THAT(text, testing::HasSubstr(word));
   for (const char* word : {"third", "fourth"}) EXPECT_THAT(text, testing::Not(testing::HasSubstr(word)));
 }
 
