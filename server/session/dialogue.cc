@@ -136,7 +136,7 @@ std::optional<Error> Dialogue::refusal_of(std::uint16_t id) const {
 }
 
 Asker Dialogue::asker() const {
-  return {identity_.text, header_ ? std::optional(protocol::device_of(header_->xml)) : std::nullopt};
+  return {identity_.text, device_};
 }
 
 void Dialogue::introduce(Client client) {
@@ -207,6 +207,7 @@ bool Dialogue::expects_header() const {
 Step Dialogue::take(Result<protocol::Header> header) {
   if (!header) return fatal(header.error().code, header.error().message);
   header_ = *std::move(header);
+  device_ = protocol::device_of(header_->xml);
   state_ = State::data;
   Step step = start(*choice());
   step.warning = joined(std::exchange(warning_, ""), "; ", step.warning);

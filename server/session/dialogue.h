@@ -119,6 +119,7 @@ class Dialogue {
   std::optional<protocol::Result<Catalogue::Choice>> choice_;
   std::string warning_;  // about the config; for the client, once its header has come
   std::optional<protocol::Header> header_;
+  std::optional<std::string> device_;  // of that header
   bool config_came_ = false;
   bool text_came_ = false;  // after the header
   bool data_came_ = false;
