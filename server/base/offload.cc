@@ -102,7 +102,9 @@ bool FairQueue::Job::done() const {
 
 bool FairQueue::Job::cancel() {
   const std::scoped_lock lock(queue_.mutex_);
+  if (state_ == State::cancelled) return true;
   if (state_ != State::in_line) return false;
+  state_ = State::cancelled;
   const auto line = queue_.line_of(address_);
   std::erase_if(line->jobs, [this](const std::shared_ptr<Job>& each) { return each.get() == this; });
   if (line->running == 0 && line->jobs.empty()) queue_.lines_.erase(line);

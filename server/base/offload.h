@@ -43,7 +43,7 @@ class FairQueue {
 
    private:
     friend class FairQueue;
-    enum class State { in_line, begun, done };
+    enum class State { in_line, begun, done, cancelled };
     Job(FairQueue& queue, std::string address, std::function<void()> work, std::function<void()> wake)
         : queue_(queue), address_(std::move(address)), work_(std::move(work)), wake_(std::move(wake)) {}
     FairQueue& queue_;

@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <functional>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -31,6 +32,16 @@ bool may_be_secret(const std::string& text) {
   return std::search(text.begin(), text.end(), kWord.begin(), kWord.end(),
                      [](char a, char b) { return (a | 0x20) == b; }) != text.end();
 }
+
+/// A job's work uses what lies in the coroutine that waits for it: an exception there, or the end of all coroutines,
+/// takes it out of the line, or waits until it is done.
+struct EndsJob {
+  FairQueue::Job& job;
+  ~EndsJob() {
+    if (job.cancel()) return;
+    while (!job.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
 
 }  // namespace
 
@@ -164,10 +175,14 @@ bool MessageHandler::shows_no_token() {
 asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work) {
   turn_.reset();
   const auto job = connection_.environment.texts->add(connection_.address, std::move(work), connection_.waker());
+  const EndsJob ends{*job};
+  // A scan's data may be in the spill: the end of what the socket brings is not their end.
+  const bool has_data = dialogue_.state() == Dialogue::State::data;
   while (!job->done()) {
     if (connection_.transport->is_reset()) {
       connection_.lose("the connection was reset while a text of its client was waiting to be read");
-    } else if (buffer_.pending_bytes() == 0 && connection_.transport->has_ended() && !connection_.ending()) {
+    } else if (!has_data && buffer_.pending_bytes() == 0 && connection_.transport->has_ended() &&
+               !connection_.ending()) {
       connection_.end.broken_off = true;
       connection_.notify();
     }
