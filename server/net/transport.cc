@@ -172,7 +172,7 @@ bool Transport::has_ended() const {
   const int fd = const_cast<StreamSocket&>(socket_).native_handle();
   pollfd state{fd, POLLRDHUP, 0};
   int left = 0;
-  return socket_.is_open() && ::poll(&state, 1, 0) > 0 && (state.revents & POLLRDHUP) != 0 &&
+  return socket_.is_open() && !holds_input() && ::poll(&state, 1, 0) > 0 && (state.revents & POLLRDHUP) != 0 &&
          ::ioctl(fd, FIONREAD, &left) == 0 && left == 0;
 }
 

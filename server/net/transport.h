@@ -53,6 +53,8 @@ class Transport {
 
  protected:
   explicit Transport(StreamSocket socket) : socket_(std::move(socket)) {}
+  /// Whether bytes that have left the socket wait for read_some().
+  virtual bool holds_input() const { return false; }
 
   /// Another thread calls the kernel for the socket, as long as this lives: it is closed afterwards. For the strand.
   class Lent {

@@ -124,6 +124,9 @@ class TlsTransport : public Transport {
     socket_.shutdown(asio::socket_base::shutdown_send, ignored);
   }
 
+ protected:
+  bool holds_input() const override { return SSL_has_pending(ssl_.get()) == 1; }
+
  private:
   /// Calls a function of OpenSSL until it has succeeded or failed, and waits for the socket in between.
   template <class Call>
