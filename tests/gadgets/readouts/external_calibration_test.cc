@@ -270,7 +270,8 @@ TEST_P(ExternalCalibrationTest, LinesOfAnotherPlaceAreRefused) {
     scan(of_scene({"before", "separate", ""}), std::move(lines));
     return client_error([&] { scan(of_scene({"", "external", "before"}), scene_.frame(left_)); });
   };
-  EXPECT_EQ(refusal([](Head& head) { head.position[2] = 0.9f; }), "");
+  const std::string none = client_error([] {});
+  EXPECT_EQ(refusal([](Head& head) { head.position[2] = 0.9f; }), none);
   const std::string apart = refusal([](Head& head) { head.position[2] = 12.5f; });
   EXPECT_NE(apart.find("slice 0 is not where the reference lines of measurement before were acquired"),
             std::string::npos);
@@ -293,7 +294,7 @@ TEST_P(ExternalCalibrationTest, LinesOfAnotherPlaceAreRefused) {
     scan(of_scene({"before", "separate", ""}), std::move(lines));
     return client_error([&] { scan(of_scene({"", "external", "before"}), frame); });
   };
-  EXPECT_EQ(refusal_of_turned(0.4), "");
+  EXPECT_EQ(refusal_of_turned(0.4), none);
   const std::string turned = refusal_of_turned(2);
   EXPECT_NE(turned.find("its readout direction differs by 2.0 degrees, its phase direction differs by 2.0 degrees."),
             std::string::npos)

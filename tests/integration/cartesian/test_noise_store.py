@@ -394,15 +394,16 @@ def test_nothing_tells_whose_noise_it_was(folder):
 
 @contextlib.contextmanager
 def answering(text):
-    """The port of a server that answers one question with `text`, or with nothing."""
+    """The port of a server that names a pipeline and answers the next question with `text`, or nothing to the first."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve():
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(4096)
-                if text is not None:
-                    connection.sendall(struct.pack("<HQQ", wire.RESPONSE, 1, len(text)) + text.encode())
+            for answer in [None] if text is None else ["cartesian_2d: images", text]:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    if answer is not None:
+                        connection.sendall(struct.pack("<HQQ", wire.RESPONSE, 1, len(answer)) + answer.encode())
 
         thread = threading.Thread(target=serve)
         thread.start()
