@@ -394,7 +394,7 @@ def test_modules_come_from_the_folder_only(tmp_path):
 
 
 def test_without_a_folder_there_are_no_modules(tmp_path):
-    server = Server(tmp_path)
+    server = Server(tmp_path, "--client-pipelines", "all")
     reply = scan(server, steps.pipeline(steps.python("invert")), [])
     assert "option python_modules" in reply.errors()[0]
     assert server.stop() == 0
