@@ -168,10 +168,10 @@ def test_pixels_that_are_not_what_was_computed_are_told_of(tmp_path):
     pixels = numbered((2, NY, NX)).astype(np.float32)
     pixels[1, 0, :3] = np.nan
     pixels[1, 1, 0] = -np.inf
-    cut = dicom_files.image(numbered((NY, NX)), meta={"echotrain_saturated_pixels": 5, "ImageComments": "mine"},
-                            image_index=2, slice=9)  # fmt: skip
+    cut = dicom_files.image(numbered((2, NY, NX)).astype(np.float32), image_index=2, slice=9,
+                            meta={"echotrain_saturated_pixels": 5, "ImageComments": "mine"})  # fmt: skip
     path = dicom_files.save(tmp_path / "images.h5", [dicom_files.image(pixels), cut])
-    whole, odd, saturated = dicom_files.export(path, tmp_path / "dicom")
+    whole, odd, saturated, _ = dicom_files.export(path, tmp_path / "dicom")
     assert "ImageComments" not in whole
     assert odd.ImageComments == ("ATTENTION: pixels that are not numbers, stored as 0: 3, infinite pixels, stored as "
                                  "the largest finite magnitude: 1")  # fmt: skip
