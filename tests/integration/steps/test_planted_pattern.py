@@ -47,7 +47,7 @@ def server(tmp_path_factory):
     modules.mkdir()
     (modules / "search.py").write_text(NOTE)
     server = Server(folder, "--backend", "cpu", "--capture-directory", folder / "captures", "--python", sys.executable,
-                    "--python-modules", modules)  # fmt: skip
+                    "--python-modules", modules, "--client-pipelines", "all")  # fmt: skip
     server.captures = folder / "captures"
     yield server
     assert server.stop() == 0, server.text()
