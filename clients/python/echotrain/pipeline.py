@@ -49,14 +49,17 @@ def _read(path: pathlib.Path) -> str:
 
 
 def with_token(text: str, token: str) -> str:
-    """YAML text with the key `token` in it. Its lines keep their numbers, so messages about them stay right."""
-    quoted = "'" + token.replace("'", "''") + "'"
+    """YAML text with the key `token` at its beginning, where servers look for it before they read anything."""
     first = re.search(r"^(?!\s*(#|---|$)).*", text, re.MULTILINE)
     if first and first[0].lstrip().startswith("{"):
         brace = first.start() + first[0].index("{") + 1
         comma = "" if text[brace:].lstrip().startswith("}") else ", "
-        return f"{text[:brace]}'token': {quoted}{comma}{text[brace:]}"
-    return f"{text.rstrip()}\ntoken: {quoted}\n"
+        lines = "\n" * text.count("\n", 0, brace)  # what is above may only be comments
+        return f'{lines}{{"token": {json.dumps(token)}{comma}{text[brace:]}'
+    quoted = "'" + token.replace("'", "''") + "'"
+    begin = re.match(r"---[ \t]*\r?\n", text)  # of a document
+    at = begin.end() if begin else 0
+    return f"{text[:at]}token: {quoted}\n{text[at:]}"
 
 
 def encode_pipeline(pipeline: Pipeline, token: str = "") -> bytes:

@@ -344,12 +344,12 @@ def test_names_and_texts_of_pipelines(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("name: mine\n", "name: mine\ntoken: 'it''s'\n"),
-        ("---\nname: mine", "---\nname: mine\ntoken: 'it''s'\n"),
-        ("# {a comment}\nname: mine\n", "# {a comment}\nname: mine\ntoken: 'it''s'\n"),
-        ('{\n  "name": "mine"\n}\n', "{'token': 'it''s', \n  \"name\": \"mine\"\n}\n"),
-        ("---\n{}", "---\n{'token': 'it''s'}"),
-        ("", "\ntoken: 'it''s'\n"),
+        ("name: mine\n", "token: 'it''s'\nname: mine\n"),
+        ("---\nname: mine", "---\ntoken: 'it''s'\nname: mine"),
+        ("# {a comment}\nname: mine\n", "token: 'it''s'\n# {a comment}\nname: mine\n"),
+        ('{\n  "name": "mine"\n}\n', '{"token": "it\'s", \n  "name": "mine"\n}\n'),
+        ("---\n{}", '\n{"token": "it\'s"}'),
+        ("", "token: 'it''s'\n"),
     ],
 )
 def test_tokens_in_texts(text, expected):
@@ -358,8 +358,8 @@ def test_tokens_in_texts(text, expected):
 
 def test_configs():
     assert encode_pipeline(None) == b"" and encode_pipeline("a") == codec.encode_name("a")
-    assert encode_pipeline("a", "t") == codec.encode_config("use: 'a'\ntoken: 't'\n")
-    assert encode_pipeline(None, "t") == codec.encode_config("\ntoken: 't'\n")
-    assert encode_pipeline({}, "t") == codec.encode_config("{'token': 't'}\n")
+    assert encode_pipeline("a", "t") == codec.encode_config("token: 't'\nuse: 'a'\n")
+    assert encode_pipeline(None, "t") == codec.encode_config("token: 't'\n")
+    assert encode_pipeline({}, "t") == codec.encode_config('{"token": "t"}\n')
     with pytest.raises(echotrain.ScanError, match="one line"):
         encode_pipeline("a", "t\nuse: b")
