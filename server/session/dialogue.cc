@@ -135,9 +135,7 @@ std::optional<Error> Dialogue::refusal_of(std::uint16_t id) const {
   return std::nullopt;
 }
 
-Asker Dialogue::asker() const {
-  return {identity_.text, device_};
-}
+Asker Dialogue::asker() const { return {identity_.text, device_}; }
 
 void Dialogue::introduce(Client client) {
   client_ = std::move(client);
