@@ -38,7 +38,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 97U);
+  EXPECT_EQ(names.size(), 105U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
