@@ -8,11 +8,11 @@ shift 2
 parts=${*:-tests sanitizers bench errors}
 cuda=$(find /usr/local/cuda*/targets/*/lib /usr/local/cuda*/lib64 -maxdepth 0 2>/dev/null | head -n 1)
 cupti=$(find /usr/local/cuda*/extras/CUPTI/lib64 -maxdepth 0 2>/dev/null | head -n 1)
-export LD_LIBRARY_PATH=$bundle/lib${cuda:+:$cuda}${cupti:+:$cupti}
+export LD_LIBRARY_PATH=$bundle/lib${cuda:+:$cuda}${cupti:+:$cupti}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 sanitizer=$(command -v compute-sanitizer || find /usr/local/cuda*/bin -name compute-sanitizer 2>/dev/null | head -n 1)
 mkdir -p "$out"
 status=0
-commit=$(cat "$bundle/share/echotrain/commit")
+commit=$(cat "$bundle/share/echotrain/commit" 2>/dev/null || echo unknown)
 export ECHOTRAIN_EXPECT_CUDA=1 # whatever keeps CUDA from working here, a test on CUDA that cannot run fails
 
 # report NAME LOG: the closing lines of a test program, and the first failures. A filter that finds no test has failed.
@@ -22,11 +22,24 @@ report() {
   grep -A6 ': Failure' "$2" | head -n 40
 }
 
+left() { echo $((end > SECONDS ? end - SECONDS : 1)); }  # seconds until `end`
+
 # launched NAME FILTER: the kernels that these tests launch, to launched_NAME. Whether they pass is the part `tests`.
 launched() {
   : >"$out/launched_$1"
-  CUDA_INJECTION64_PATH=$bundle/bin/libechotrain_launches.so ECHOTRAIN_LAUNCHES=$out/launched_$1 ECHOTRAIN_AUTOTUNE=off timeout 280 \
+  CUDA_INJECTION64_PATH=$bundle/bin/libechotrain_launches.so ECHOTRAIN_LAUNCHES=$out/launched_$1 ECHOTRAIN_AUTOTUNE=off timeout "$(left)" \
     "$bundle/bin/test_numerics" --gtest_filter="$2" >"$out/launches_$1.log" 2>&1 || true
+}
+
+# check NAME FILTER [NAME=VALUE...]: these tests at their small sizes under the tool that NAME begins with, until `end`.
+# Into NAME.log, NAME.status, NAME.seconds.
+check() {
+  local name=$1 filter=$2 begin=$SECONDS ended=0
+  shift 2
+  env ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off "$@" timeout "$(left)" "$sanitizer" --tool "${name%%_*}" \
+    --error-exitcode 9 "$bundle/bin/test_numerics" --gtest_filter="$filter" >"$out/$name.log" 2>&1 || ended=$?
+  echo "$ended" >"$out/$name.status"
+  echo $((SECONDS - begin)) >"$out/$name.seconds"
 }
 
 # bench SECONDS NAME PROGRAM [OPTION...]: the cases on the GPU, to NAME.json and NAME.log. What did not end well leaves
@@ -59,29 +72,29 @@ for part in $parts; do
       # Smaller problems, which launch the same kernels: the lists of all tests and of these are compared. StopOn measures
       # seconds, of which kernels take many times as many here; FftTest's large sizes are cuFFT's kernels alone.
       few='*Cuda*-StopOn*:FftTest/Cuda.LargeOddSizes:FftTest/Cuda.ManyItems'
-      # Side by side: they keep one core of the host busy each.
-      launched all '*Cuda*' &
+      # Few at a time: each launch waits for the device's turn among processes (seven together: some milliseconds). racecheck
+      # takes minutes for Hopper's direct transform (a part of its tests follows it) and never ends in a graph that loops;
+      # memcheck is right with such graphs only where it is alone on the GPU (at the end).
+      hopper='DirectTransformTest/Cuda.Weights*:DirectTransformTest/Cuda.Box*:DirectTransformTest/Cuda.PartsOf*'
+      end=$((SECONDS + ${SANITIZERS_S:-250}))
+      { check racecheck "$few" ECHOTRAIN_HOPPER=off ECHOTRAIN_GRAPHS=off; check synccheck "$few" ECHOTRAIN_GRAPHS=off; } &
       pids=$!
-      ECHOTRAIN_FEW=1 launched few "$few" &
+      { for tool in initcheck memcheck; do check "$tool" "$few" ECHOTRAIN_GRAPHS=off; done; check racecheck_hopper "$hopper"; } &
       pids+=" $!"
-      for tool in memcheck racecheck initcheck synccheck; do
-        # racecheck takes minutes for Hopper's direct transform (a part of its tests follows below) and never ends in a graph
-        # that loops; memcheck is right with such graphs only where it is alone on the GPU (at the end).
-        able=$([ "$tool" = racecheck ] && echo off || echo on)
-        ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off ECHOTRAIN_HOPPER=$able ECHOTRAIN_GRAPHS=off timeout 280 \
-          "$sanitizer" --tool "$tool" --error-exitcode 9 "$bundle/bin/test_numerics" --gtest_filter="$few" \
-          >"$out/$tool.log" 2>&1 &
-        pids+=" $!"
+      { ECHOTRAIN_FEW=1 launched few "$few"; launched all '*Cuda*'; } &
+      for pid in $pids $!; do wait "$pid"; done
+      end=$((SECONDS + 60))
+      check memcheck_graphs '*Pcg*Cuda*:ToeplitzTest/Cuda*'
+      for tool in memcheck memcheck_graphs racecheck initcheck synccheck racecheck_hopper; do
+        [ "$(cat "$out/$tool.status")" = 0 ] || status=1
+        echo "$tool: ended with $(cat "$out/$tool.status") (124: its time was over) after $(cat "$out/$tool.seconds") s"
+        report "$tool" "$out/$tool.log"
       done
-      ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off timeout 280 "$sanitizer" --tool racecheck --error-exitcode 9 "$bundle/bin/test_numerics" \
-        --gtest_filter='DirectTransformTest/Cuda.Weights*:DirectTransformTest/Cuda.Box*:DirectTransformTest/Cuda.PartsOf*' \
-        >"$out/racecheck_hopper.log" 2>&1 &
-      for pid in $pids $!; do wait "$pid" || status=1; done
-      ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off timeout 120 "$sanitizer" --tool memcheck --error-exitcode 9 "$bundle/bin/test_numerics" \
-        --gtest_filter='*Pcg*Cuda*:ToeplitzTest/Cuda*' >"$out/memcheck_graphs.log" 2>&1 || status=1
-      for tool in memcheck memcheck_graphs racecheck initcheck synccheck racecheck_hopper; do report "$tool" "$out/$tool.log"; done
       grep -vxFf "$out/launched_few" "$out/launched_all" | grep echotrain >"$out/launched_unchecked"
       echo "of $(grep -c echotrain "$out/launched_all") kernels that tests launch, $(wc -l <"$out/launched_unchecked") are in no test under a sanitizer"
+      for list in few all; do
+        grep -q '^\[==========\].*ran' "$out/launches_$list.log" || { echo "launched_$list: cut off" && status=1; }
+      done
       if [ ! -s "$out/launched_few" ]; then grep -h '^launches: ' "$out"/launches_*.log; status=1; fi
       if [ -s "$out/launched_unchecked" ]; then cat "$out/launched_unchecked"; status=1; fi
       ;;

@@ -115,9 +115,11 @@ __global__ void advance_kernel(PcgArrays a) {
   // All blocks take the step, on their own copy; the last that has its sums takes it to the state with them.
   PcgState state = a.states[item];
   if (state.count >= a.length) return;
-  state.step(a.product[item]);
+  // An item that has stopped may never have had a product.
+  const double product = state.status == PcgState::running ? a.product[item] : 0;
+  state.step(product);
   if (state.moving == 0) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) a.states[item].step(a.product[item]);
+    if (blockIdx.x == 0 && threadIdx.x == 0) a.states[item].step(product);
     return;
   }
   const float alpha = state.alpha;

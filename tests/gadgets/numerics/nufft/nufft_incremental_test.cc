@@ -59,12 +59,12 @@ TYPED_TEST(NufftIncrementalTest, BatchesGiveTheWhole) {
   for (const Shape& size : {Shape{50}, Shape{33, 26}, Shape{97, 110}, Shape{12, 9, 15}})
     for (std::int64_t coils : {1, 3, 8, 17}) {
       const Problem p = make_problem(size, coils, {5, 1.5}, 3000, seed++);
+      const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
       for (const NufftUse use : {NufftUse::all, NufftUse::accumulate}) {
         const auto made = this->plan(p, use);
         Array<cfloat> grid = this->empty_grid(p, *made);
         const auto at = this->cuts(p.count());
         for (std::size_t i = 0; i + 1 < at.size(); ++i) this->accumulate(p, *made, at[i], at[i + 1], 1, grid);
-        const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
         const auto image = this->images(p, *made, grid);
         EXPECT_LT(testing::relative_error(image, truth, image.size()),
                   tolerance(p.options, p.image, made->grid_shape()))
