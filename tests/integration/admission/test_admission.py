@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import scans
+import stopping
 import wire
 from programs import Server
 from vitals import in_time, Vitals, wait_until
@@ -280,3 +281,18 @@ def test_scans_end_at_their_bounds(start):
         while chunk := connection.recv(1 << 16):
             received += chunk
     assert "(max_scan_s)" in wire.parse(received).errors()[0]
+
+
+def test_computing_ends_at_its_bound(start):
+    server = start("--max-compute-s", 0.5)
+    stream = stopping.shipped_scan("kooshball_3d", None, large=True)  # minutes of computing
+    began = time.monotonic()
+    received = b""
+    with connect(server, GOOD, stream) as connection:
+        while chunk := connection.recv(1 << 16):
+            received += chunk
+    reply = wire.parse(received)
+    assert "timeout: " in reply.errors()[0] and "(max_compute_s)" in reply.errors()[0], reply.texts
+    in_time(time.monotonic() - began, 60, "the end of the scan")
+    scan = scan_of()
+    assert len(wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d"))).images) == 1
