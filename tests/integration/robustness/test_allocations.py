@@ -1,7 +1,7 @@
 """Each allocation of one scan of each family of pipelines fails, one at a time: the client has its images or is told why
 not, the server lives, and the same scan has the right images at once.
 
-300 allocations, spread evenly over families and over each scan; with CI_FULL=1 one after the other, until a scan makes
+160 allocations, spread evenly over families and over each scan; with CI_FULL=1 one after the other, until a scan makes
 fewer. test_faults.py has what happens when memory stays short.
 """
 
@@ -19,7 +19,7 @@ from faulty_clients import KEEPS_NONE, Witness, talk
 from programs import Server
 
 FULL = os.environ.get("CI_FULL") == "1"
-SAMPLED = 300
+SAMPLED = 160
 
 
 def made_by(*options):
