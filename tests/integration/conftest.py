@@ -21,11 +21,27 @@ os.environ.setdefault("ECHOTRAIN_WARM_UP", "false")
 pytest.importorskip("numpy", reason="the integration tests need numpy")
 pytest.importorskip("h5py", reason="the integration tests need h5py")
 
-from programs import BIN, Server, raw_coils, run_client, variant  # noqa: E402
+from programs import BIN, Left, Server, raw_coils, run_client, variant  # noqa: E402
 from vitals import Late  # noqa: E402
 
 
+# What a test itself has started ends with it, where it fails. Fixtures' processes live as long as their fixtures.
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    item.left = Left()
+    yield
+    item.left.end()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    yield
+    if getattr(item, "failed", False) and hasattr(item, "left"):
+        item.left.kill()
+
+
 def pytest_exception_interact(node, call):
+    node.failed = True
     if not call.excinfo.errisinstance(Late):
         print(f"\nno matter of time: {node.nodeid}")  # .ci/common.sh looks for this
 

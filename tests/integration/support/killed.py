@@ -17,7 +17,7 @@ import pytest
 import scans
 import wire
 from orthanc import free_ports, wait_until
-from programs import Server, run_client
+from programs import Server, run_client, started
 
 COILS, MATRIX, FRAMES = 8, 96, 4
 READOUT = 2 + 340 + 8 * COILS * MATRIX
@@ -127,8 +127,8 @@ class Peer:
         self.folder = folder
         folder.mkdir()
         (self.port,) = free_ports(1)
-        self.process = subprocess.Popen([STORESCP, "-od", str(folder), str(self.port)], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)  # fmt: skip
+        self.process = started(subprocess.Popen([STORESCP, "-od", str(folder), str(self.port)], stdout=subprocess.DEVNULL,
+                                                stderr=subprocess.DEVNULL))  # fmt: skip
 
     def uids(self):
         return {name.split(".", 1)[1] for name in os.listdir(self.folder) if name.startswith("MR.")}

@@ -13,6 +13,8 @@ import urllib.request
 
 import pytest
 
+from programs import started
+
 PROGRAM = shutil.which("Orthanc") or ("/usr/sbin/Orthanc" if pathlib.Path("/usr/sbin/Orthanc").exists() else None)
 
 
@@ -60,7 +62,7 @@ class Orthanc:
         path = self.folder / "orthanc.json"
         path.write_text(json.dumps(options))
         with open(self.folder / "orthanc.log", "ab") as log:
-            self.process = subprocess.Popen([PROGRAM, str(path)], stdout=log, stderr=subprocess.STDOUT)
+            self.process = started(subprocess.Popen([PROGRAM, str(path)], stdout=log, stderr=subprocess.STDOUT))
         end = time.monotonic() + 60
         while time.monotonic() < end and self.process.poll() is None:
             try:

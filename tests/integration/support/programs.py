@@ -24,6 +24,32 @@ def measured(name):
     return path
 
 
+_started = []
+
+
+def started(process):
+    """Notes a process that must not outlive a test that fails (conftest.py); returns it."""
+    _started.append(process)
+    return process
+
+
+class Left:
+    """The noted processes from here on."""
+
+    def __init__(self):
+        self.first = len(_started)
+        self.last = self.first
+
+    def end(self):
+        self.last = len(_started)
+
+    def kill(self):
+        for process in _started[self.first : self.last]:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
 def run_client(*arguments, timeout=120):
     """Runs `echotrain ARGUMENTS` to its end."""
     command = [str(BIN / "echotrain"), *(str(a) for a in arguments)]
@@ -57,11 +83,13 @@ class Server:
         self.log_path = folder / "server.log"
         self.log = open(self.log_path, "wb")
         command = [program, "--port", "0", "--admin-port", "0", "--log-level", "info", *arguments]
-        self.process = subprocess.Popen(
-            [str(c) for c in command],
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
+        self.process = started(
+            subprocess.Popen(
+                [str(c) for c in command],
+                stdout=self.log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+            )
         )
         found = self.wait_for(ADDRESS)
         self.host, self.port = found[1], int(found[2])
