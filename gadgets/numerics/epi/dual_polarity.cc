@@ -122,7 +122,7 @@ DualPolarityKernels fit_dual_polarity(Context& context, HostView<const cfloat> f
   const Shape& n = forward.shape();
   const auto count = static_cast<std::int64_t>(lines.size());
   const std::int64_t reach = std::min(options.reach, n[1] / 3);
-  const CalibrationBlock block(context, both(context, forward, reversed).cview());
+  const CalibrationBlock block(context, both(context, forward, reversed).cview(), std::min(options.kernel_x, samples));
   GrappaKernels kernels;
   kernels.coils = n[0];
   kernels.kernel_x = std::min(options.kernel_x, samples);

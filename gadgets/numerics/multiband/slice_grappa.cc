@@ -138,7 +138,7 @@ class SliceEquations {
     const Array<cfloat> there = context_.place<cfloat>(block);
     KernelRows rows = rows_;
     rows.targets = targets;
-    CalibrationGram gram = calibration_gram(context_, CalibrationBlock(context_, there.cview()), rows);
+    CalibrationGram gram = calibration_gram(context_, CalibrationBlock(context_, there.cview(), rows.kernel_x), rows);
     for (const double energy : gram.energy) energy_ += energy;
     const std::int64_t n = system_.unknowns(), right = static_cast<std::int64_t>(targets.size()) * coils_;
     for (std::int64_t j = 0; j < n; ++j) {

@@ -9,24 +9,40 @@
 
 namespace echotrain::numerics {
 
-/// A block of k-space without gaps in float64, real and imaginary parts apart: [z * y, x, coil], coils filled up with
-/// zeros to full tiles. On the host, for both backends.
+/// A block of k-space without gaps in float64, as sums over x need it: its rows' transforms along x, and the samples at
+/// both ends that not all places of a kernel have. Real and imaginary parts are apart, coils filled up with zeros to
+/// full tiles. On the host, for both backends.
 class CalibrationBlock {
  public:
-  /// calibration: [coil, z, y, x]. Waits for the device. std::invalid_argument where values are not finite.
-  CalibrationBlock(Context& context, DeviceView<const cfloat> calibration);
+  /// calibration: [coil, z, y, x]; for kernels that take kernel_x of its samples along x. Waits for the device.
+  /// std::invalid_argument where values are not finite.
+  CalibrationBlock(Context& context, DeviceView<const cfloat> calibration, std::int64_t kernel_x);
   std::int64_t coils() const { return coils_; }
-  const Extents& extents() const { return n_; }          ///< z, y, x
-  std::int64_t step() const { return padded_; }          ///< elements from one x to the next
-  cpu::Planes<const double> row(std::int64_t r) const {  ///< r = z * y extent + y
-    const double* re = memory_.data() + r * n_[2] * padded_;
-    return {re, re + volume(n_) * padded_};
+  const Extents& extents() const { return n_; }  ///< z, y, x
+  std::int64_t kernel_x() const { return kernel_x_; }
+  std::int64_t step() const { return padded_; }         ///< elements from one row to the next
+  std::int64_t frequencies() const { return points_; }  ///< of the transforms; rows are followed by zeros
+  /// All rows, z * y, of a frequency.
+  cpu::Planes<const double> frequency(std::int64_t k) const { return plane(memory_, k, points_); }
+  /// All rows' samples at x, one of the first or of the last kernel_x - 1.
+  cpu::Planes<const double> end(std::int64_t x) const {
+    const std::int64_t width = n_[2] - kernel_x_ + 1, ends = 2 * (kernel_x_ - 1);
+    return plane(ends_, x < kernel_x_ - 1 ? x : kernel_x_ - 1 + x - width, ends);
   }
+  /// Of a row's samples at kernel_x / 2 and all that a kernel's target can be at, the sum of squares.
+  double energy(std::int64_t row) const { return energy_[static_cast<std::size_t>(row)]; }
 
  private:
-  std::int64_t coils_, padded_;
+  cpu::Planes<const double> plane(const HostArray<double>& of, std::int64_t i, std::int64_t count) const {
+    const double* re = of.data() + i * n_[0] * n_[1] * padded_;
+    return {re, re + count * n_[0] * n_[1] * padded_};
+  }
+
+  std::int64_t coils_, padded_, kernel_x_;
   Extents n_;
-  HostArray<double> memory_;
+  std::int64_t points_;
+  HostArray<double> memory_, ends_;  // [re and im, frequency or end, z * y, coil]
+  std::vector<double> energy_;
 };
 
 /// The least-squares problem of kernels: A A^H and T A^H, where each column of A holds the samples that a kernel takes,
@@ -37,9 +53,9 @@ struct CalibrationGram {
   std::vector<double> energy;  ///< of each target, the sum of its coils' squares
 };
 
-/// All sums in float64, in an order that does not depend on threads. Samples that lie as far apart are multiplied once
-/// for all pairs of kernel elements that need them, and the sums for these differ in the places that they begin and end
-/// with. std::invalid_argument where there is no place.
+/// All sums in float64, in an order that does not depend on threads. Sums along x for all dx are correlations, made of
+/// the rows' transforms: a product for each frequency in place of one for each lag, less what lies at the ends.
+/// std::invalid_argument where there is no place, or where kernels have another extent along x than the block is for.
 CalibrationGram calibration_gram(Context& context, const CalibrationBlock& block, const KernelRows& rows);
 
 }  // namespace echotrain::numerics

@@ -291,7 +291,7 @@ void take_weights(HermitianSystem& solved, std::int64_t first_right, std::int64_
 }  // namespace
 
 double cpu::solve_kernels(Context& context, const KernelFit& fit) {
-  const CalibrationBlock block(context, fit.calibration);
+  const CalibrationBlock block(context, fit.calibration, fit.groups.empty() ? 1 : fit.groups.front().rows.kernel_x);
   double energy = 0, left = 0;
   for (const KernelGroup& group : fit.groups) {
     Fit equations(context, block, group);
