@@ -4,7 +4,8 @@
     python3 tests/bench/peers/finufft_peer.py [build/bin] [--out peers.json] [--commit NAME]
 
 First a peer's best settings are sought for each row. With each oversampling, the loosest tolerance of TOLERANCES (from four times
-our error on) whose error is at most ours; then, with that, each option that bears upon speed in turn, and its fastest value is kept (on the CPU by
+our error on) whose error is at most ours (where single precision does not take it there: at most 1.1 times the least it comes
+to); then, with that, each option that bears upon speed in turn, and its fastest value is kept (on the CPU by
 processor time). The fastest of both oversamplings then runs by turns with ours in five rounds: ours as a process of its own
 (`--errors=off`; median of 20), then the peer (median of 20, after three). Both have trajectory, points and memory beforehand,
 white data where they compute, single precision. Our error is what `expected_error()` says of white noise, which the tables of
@@ -225,7 +226,8 @@ class Finufft:
 
 
 def best_settings(peer, problem, asked):
-    """(tolerance, options) of the peer's fastest run whose error is at most `asked`; None where it has none."""
+    """(tolerance, options) of the peer's fastest run whose error is at most `asked`, or, where single precision
+    does not take it there, at most a tenth above the least that it came to."""
 
     def attempt(tolerance, options):
         """(error, seconds) of three, the least; None where it refuses these options."""
@@ -242,17 +244,23 @@ def best_settings(peer, problem, asked):
             print(f"  {options}: {error}", file=sys.stderr)
             return None
 
-    best = None
+    best, begun, nearest = None, {}, np.inf
     for upsampling in peer.upsampling:
-        options, found = {"upsampfac": upsampling}, None
+        tried = {}
         for tolerance in (t for t in TOLERANCES if t < 4 * asked):
-            found = attempt(tolerance, options)
-            if found and found[0] <= asked:
-                break
-        else:
-            print(f"  upsampling {upsampling}: no error of at most {asked:.2e}, {found}", file=sys.stderr)
+            if found := attempt(tolerance, {"upsampfac": upsampling}):
+                tried[tolerance], nearest = found, min(nearest, found[0])
+                if found[0] <= asked:
+                    break
+        begun[upsampling] = tried
+    if nearest > asked:
+        asked = 1.1 * nearest
+        print(f"  no error as small as ours: at most {asked:.2e} in place of it", file=sys.stderr)
+    for upsampling, tried in begun.items():
+        tolerance = next((t for t, (error, _) in tried.items() if error <= asked), None)
+        if tolerance is None:
             continue
-        least = found[1]
+        options, least = {"upsampfac": upsampling}, tried[tolerance][1]
         for name, values in peer.choices(problem.kind, len(problem.shape), problem.coils).items():
             for value in values[1:]:
                 found = attempt(tolerance, {**options, name: value})
@@ -270,7 +278,7 @@ def compare(folder, peer, row, turns):
     asked = ours(folder, "bench_nufft", case)[2]
     settings = best_settings(peer, problem, asked)
     if settings is None:
-        sys.exit(f"{case}: {peer.name} comes to no error of {asked:.2e} with tolerances down to {TOLERANCES[-1]}")
+        sys.exit(f"{case}: {peer.name} refuses all tolerances")
     tolerance, options = settings
     runner = peer(problem.positions, problem.shape, problem.coils, tolerance, problem.kind, **options)
     runner.set(problem.values)
