@@ -49,6 +49,8 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
 }
 
+Server::~Server() { environment_.texts->end(); }
+
 // An address that somebody asked for must work. The default one may be taken by another server of this machine, which
 // must not keep this one from serving.
 void Server::open_admin_port() {

@@ -25,6 +25,7 @@ class Server {
   /// Listener.
   Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry,
          std::shared_ptr<numerics::Resources> resources, Disk disk = {});
+  ~Server();
 
   /// Of the plain port; empty (0) when there is none.
   std::uint16_t port() const;

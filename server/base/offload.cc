@@ -30,13 +30,16 @@ FairQueue::FairQueue(int threads) : most_of_one_(static_cast<std::size_t>(std::m
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { serve(); });
 }
 
-FairQueue::~FairQueue() {
+FairQueue::~FairQueue() { end(); }
+
+void FairQueue::end() {
   {
     const std::scoped_lock lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 std::shared_ptr<FairQueue::Job> FairQueue::add(std::string address, std::function<void()> work,

@@ -29,7 +29,10 @@ class FairQueue {
  public:
   /// `threads`: at least 2.
   explicit FairQueue(int threads);
-  ~FairQueue();  ///< waits for what has begun; nothing may be in line
+  ~FairQueue();  ///< as end()
+  /// Waits for what has begun and for its `wake`, whose strand belongs to a context that ends next. Nothing may be in
+  /// line, nor be added. May be called again.
+  void end();
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
 

@@ -68,21 +68,20 @@ struct Lanes {
 
 /// As many floats as a register holds.
 template <int kVectorBytes>
-using Floats [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+using Floats [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = float;
 
 /// What is done with as many voxels as a register holds. (Results are passed by reference, as such types have no stable
 /// calling convention by value.)
 template <int kVectorBytes>
 struct Together {
   static constexpr std::int64_t kWidth = kVectorBytes / sizeof(float);
-  static_assert(kLanes % kWidth == 0 && sizeof(Floats<kVectorBytes>) == kVectorBytes);
+  /// At any float's address. (Clang keeps the alignment of a class's name for a type, not of an alias template.)
+  using InMemory [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+  static_assert(kLanes % kWidth == 0 && sizeof(Floats<kVectorBytes>) == kVectorBytes &&
+                sizeof(InMemory) == kVectorBytes);
 
-  static ECHOTRAIN_INLINE const Floats<kVectorBytes>& load(const float* from) {
-    return *reinterpret_cast<const Floats<kVectorBytes>*>(from);
-  }
-  static ECHOTRAIN_INLINE void store(float* to, const Floats<kVectorBytes>& v) {
-    *reinterpret_cast<Floats<kVectorBytes>*>(to) = v;
-  }
+  static ECHOTRAIN_INLINE const InMemory& load(const float* from) { return *reinterpret_cast<const InMemory*>(from); }
+  static ECHOTRAIN_INLINE void store(float* to, const Floats<kVectorBytes>& v) { *reinterpret_cast<InMemory*>(to) = v; }
 
   /// y = matrix x * factor.
   static ECHOTRAIN_INLINE void apply(const Lanes& w, const Floats<kVectorBytes>& factor) {
@@ -90,15 +89,15 @@ struct Together {
       Floats<kVectorBytes> re{}, im{};
       const float* row = w.matrix + triangle_index(a, 0) * 2 * w.width;
       for (std::int64_t b = 0; b <= a; ++b) {
-        const Floats<kVectorBytes>&mr = load(row + b * 2 * w.width), &mi = load(row + b * 2 * w.width + w.width);
-        const Floats<kVectorBytes>&xr = load(w.x + b * 2 * kLanes), &xi = load(w.x + b * 2 * kLanes + kLanes);
+        const Floats<kVectorBytes> mr = load(row + b * 2 * w.width), mi = load(row + b * 2 * w.width + w.width);
+        const Floats<kVectorBytes> xr = load(w.x + b * 2 * kLanes), xi = load(w.x + b * 2 * kLanes + kLanes);
         re += mr * xr - mi * xi;
         im += mr * xi + mi * xr;
       }
       for (std::int64_t b = a + 1; b < w.coils; ++b) {
         const float* element = w.matrix + triangle_index(b, a) * 2 * w.width;
-        const Floats<kVectorBytes>&mr = load(element), &mi = load(element + w.width);
-        const Floats<kVectorBytes>&xr = load(w.x + b * 2 * kLanes), &xi = load(w.x + b * 2 * kLanes + kLanes);
+        const Floats<kVectorBytes> mr = load(element), mi = load(element + w.width);
+        const Floats<kVectorBytes> xr = load(w.x + b * 2 * kLanes), xi = load(w.x + b * 2 * kLanes + kLanes);
         re += mr * xr + mi * xi;
         im += mr * xi - mi * xr;
       }
@@ -111,7 +110,7 @@ struct Together {
   static ECHOTRAIN_INLINE void power(const float* v, std::int64_t coils, Floats<kVectorBytes>& sum) {
     sum = Floats<kVectorBytes>{};
     for (std::int64_t c = 0; c < 2 * coils; ++c) {
-      const Floats<kVectorBytes>& part = load(v + c * kLanes);
+      const Floats<kVectorBytes> part = load(v + c * kLanes);
       sum += part * part;
     }
   }
@@ -143,7 +142,7 @@ struct Together {
     for (std::int64_t a = 0; a < w.coils; ++a)
       for (std::int64_t b = 0; b <= a; ++b) {
         const float* element = w.matrix + triangle_index(a, b) * 2 * w.width;
-        const Floats<kVectorBytes>&re = load(element), &im = load(element + w.width);
+        const Floats<kVectorBytes> re = load(element), im = load(element + w.width);
         sum += (re * re + im * im) * (a == b ? 1.0f : 2.0f);
       }
     bool all = true;
@@ -181,7 +180,7 @@ struct Together {
 
     Floats<kVectorBytes> re{}, im{};
     for (std::int64_t c = 0; c < w.coils; ++c) {
-      const Floats<kVectorBytes>&xr = load(w.x + c * 2 * kLanes), &xi = load(w.x + c * 2 * kLanes + kLanes);
+      const Floats<kVectorBytes> xr = load(w.x + c * 2 * kLanes), xi = load(w.x + c * 2 * kLanes + kLanes);
       const float ur = w.reference[c].real(), ui = w.reference[c].imag();
       re += ur * xr + ui * xi;
       im += ur * xi - ui * xr;

@@ -20,7 +20,14 @@ constexpr std::int64_t kLanes = kHybridLanes;
 constexpr std::size_t kMostPairs = 40;  // more take longer than another transform
 
 template <int kVectorBytes>
-using Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+using Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = float;
+
+/// A vector at any float's address. (Clang keeps the alignment of a class's name for a type, not of an alias template.)
+template <int kVectorBytes>
+struct Anywhere {
+  using Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
+  static_assert(sizeof(Vector) == kVectorBytes);
+};
 
 /// Of kLanes columns.
 struct ComplexLanes {
@@ -53,13 +60,14 @@ ECHOTRAIN_INLINE void complex_factors(const V& w, const V& v, V& re, V& im, V& t
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void add_products_by(const float* weights, const float* values, std::int64_t count, float* sum) {
   using V = Vector<kVectorBytes>;
+  using InMemory = typename Anywhere<kVectorBytes>::Vector;
   constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
   const std::int64_t whole = 2 * count / kLanes * kLanes;
   for (std::int64_t i = 0; i < whole; i += kAtOnce) {
-    const V w = *reinterpret_cast<const V*>(weights + i), v = *reinterpret_cast<const V*>(values + i);
+    const V w = *reinterpret_cast<const InMemory*>(weights + i), v = *reinterpret_cast<const InMemory*>(values + i);
     V re, im, turned;
     complex_factors(w, v, re, im, turned);
-    *reinterpret_cast<V*>(sum + i) += re * v + im * turned;
+    *reinterpret_cast<InMemory*>(sum + i) += re * v + im * turned;
   }
   for (std::int64_t i = whole; i < 2 * count; i += 2) {
     sum[i] += weights[i] * values[i] - weights[i + 1] * values[i + 1];
@@ -83,13 +91,15 @@ struct CorrectedLines {
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void add_corrected_by(const CorrectedLines& w) {
   using V = Vector<kVectorBytes>;
+  using InMemory = typename Anywhere<kVectorBytes>::Vector;
   constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);
   for (std::int64_t q = 0; q < w.distances; ++q)
     for (std::int64_t first = 0; first < kLanes; first += kAtOnce) {
-      const auto at = [first](const float* lanes)
-                          ECHOTRAIN_INLINE_LAMBDA -> const V& { return *reinterpret_cast<const V*>(lanes + first); };
+      const auto at = [first](const float* lanes) ECHOTRAIN_INLINE_LAMBDA -> const InMemory& {
+        return *reinterpret_cast<const InMemory*>(lanes + first);
+      };
       const auto add = [first](float* lanes, const V& value)
-                           ECHOTRAIN_INLINE_LAMBDA { *reinterpret_cast<V*>(lanes + first) += value; };
+                           ECHOTRAIN_INLINE_LAMBDA { *reinterpret_cast<InMemory*>(lanes + first) += value; };
       V even_re = {}, even_im = {}, odd_re = {}, odd_im = {};
       const float* turn = w.turns + q * 2 * w.pairs;
       for (std::int64_t p = 0; p < w.pairs; ++p, turn += 2) {

@@ -89,5 +89,19 @@ TEST_F(FairQueueTest, WhatIsThrownComesToWhoAsked) {
   EXPECT_THROW(job->rethrow(), std::runtime_error);
 }
 
+TEST(FairQueue, HoldsNothingOfAContextAfterItsEnd) {
+  const auto of_context = std::make_shared<int>();
+  for (int i = 0; i < 200; ++i) {  // what a thread still holds after `wake` is a matter of microseconds
+    FairQueue queue(2);
+    std::atomic<bool> woken = false;
+    queue.add(
+        "a", [] {}, [&woken, of_context] { woken = true; });
+    while (!woken) std::this_thread::yield();
+    queue.end();
+    ASSERT_EQ(of_context.use_count(), 1);
+    queue.end();
+  }
+}
+
 }  // namespace
 }  // namespace echotrain::server
