@@ -8,13 +8,13 @@
 namespace echotrain::server {
 
 std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function<void()> wake) {
-  wish.bytes = std::min(wish.bytes, budget_->bound() / 2);
+  wish.bytes = std::min(wish.bytes, share());
   std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), std::move(wish), std::move(wake)));
   bool refused = false;
   {
     const std::scoped_lock lock(mutex_);
-    // Nobody overtakes those who wait for memory to come back.
-    if (calls_back_ || !grant(*ticket)) {
+    // Nobody else overtakes those who wait for memory to come back.
+    if ((calls_back_ && !may_take_kept(*ticket)) || !grant(*ticket)) {
       refused = line_is_full(ticket->wish_);
       if (!refused) {
         line_.push_back(ticket.get());
@@ -29,10 +29,16 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
 
 bool Reservations::within_share(const Wish& wish, std::uint64_t has) const {
   const auto found = held_.find(wish.address);
-  return found == held_.end() || found->second.bytes + wish.bytes - has <= budget_->bound() / 2;
+  return found == held_.end() || found->second.bytes + wish.bytes - has <= share();
 }
 
-// With the lock held, as the one above and the one below.
+// With the lock held. A first scan stays one when it regains what it had.
+bool Reservations::may_take_kept(const Ticket& ticket) const {
+  const bool first = ticket.counted_ ? ticket.scans_beside_ == 0 : held_.count(ticket.wish_.address) == 0;
+  return first && ticket.wish_.bytes <= kept() / 4;
+}
+
+// With the lock held, as the one below.
 bool Reservations::line_is_full(const Wish& wish) const {
   const auto waiting = static_cast<std::int64_t>(line_.size());
   if (wish.exempt || waiting >= most_waiting_) return waiting >= most_waiting_;
@@ -44,10 +50,21 @@ bool Reservations::line_is_full(const Wish& wish) const {
 // False: it has to wait.
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
-  if (!within_share(wish, ticket.reserved_) || !wish.account->reserve(wish.bytes)) return false;
-  Held& held = held_[wish.address];
-  if (!std::exchange(ticket.counted_, true)) ticket.scans_beside_ = held.scans++;
-  count(ticket, wish.bytes);
+  bool fits = within_share(wish, ticket.reserved_) && wish.account->reserve(wish.bytes);
+  if (fits && !may_take_kept(ticket) && budget_->left() < kept() && !budget_->make_room(kept())) {
+    wish.account->reserve(ticket.reserved_);
+    fits = false;
+  }
+  if (fits) {
+    Held& held = held_[wish.address];
+    if (!std::exchange(ticket.counted_, true)) {
+      ticket.scans_beside_ = held.scans++;
+      counted_.push_back(&ticket);
+    }
+    count(ticket, wish.bytes);
+  } else if (!ticket.counted_ || Clock::now() < ticket.regains_since_ + patience_) {
+    return false;  // of several who regain, each may have what another waits for: none waits for ever
+  }
   ticket.granted_ = true;
   ticket.in_line_ = false;
   return true;
@@ -75,12 +92,24 @@ bool Reservations::Ticket::give_back_unused() {
   return true;
 }
 
+bool Reservations::Ticket::borrows_too_much() const {
+  const std::scoped_lock lock(all_->mutex_);
+  if (!all_->calls_back_ || wish_.account->used() <= reserved_) return false;
+  std::uint64_t has = 0;
+  for (const Ticket* each : all_->counted_)
+    if (each->wish_.address == wish_.address) has += std::max(each->wish_.account->used(), each->reserved_);
+  return has > all_->share();
+}
+
 void Reservations::Ticket::regain() {
   const std::scoped_lock lock(all_->mutex_);
   if (granted_ || in_line_) return;
-  if (!all_->calls_back_ && all_->grant(*this)) return;
+  regains_since_ = Clock::now();
+  std::list<Ticket*>& line = all_->line_;
+  const auto place = std::find_if(line.begin(), line.end(), [](const Ticket* each) { return !each->counted_; });
+  if (place == line.begin() && all_->grant(*this)) return;
   in_line_ = true;
-  all_->line_.push_back(this);
+  line.insert(place, this);
   all_->calls_back_ = all_->calls_back_ || all_->within_share(wish_, reserved_);
 }
 
@@ -89,13 +118,13 @@ void Reservations::look_again() {
   {
     const std::scoped_lock lock(mutex_);
     calls_back_ = false;
-    for (auto place = line_.begin(); place != line_.end() && !calls_back_;) {
+    for (auto place = line_.begin(); place != line_.end();) {
       Ticket& ticket = **place;
-      if (grant(ticket)) {
+      if ((!calls_back_ || may_take_kept(ticket)) && grant(ticket)) {
         wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
         place = line_.erase(place);
       } else {
-        calls_back_ = within_share(ticket.wish_, ticket.reserved_);
+        calls_back_ = calls_back_ || within_share(ticket.wish_, ticket.reserved_);
         ++place;
       }
     }
@@ -107,6 +136,7 @@ void Reservations::end(Ticket& ticket) {
   {
     const std::scoped_lock lock(mutex_);
     line_.remove(&ticket);
+    counted_.remove(&ticket);
     if (ticket.counted_) {
       ticket.wish_.account->reserve(0);
       const auto held = held_.find(ticket.wish_.address);

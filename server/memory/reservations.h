@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -12,19 +13,23 @@
 #include <utility>
 
 #include "gadgets/numerics/core/memory_budget.h"
+#include "server/base/clock.h"
 
 namespace echotrain::server {
 
 /// Reserves memory for scans before their data are taken. A scan whose reservation does not fit waits in line, first
-/// come first served. What one address has reserved is at most half of the budget: those who wait because of that hold
-/// up nobody else. What a scan that does nothing has not used of its reservation is called back while others wait. One
-/// address also leaves a quarter of the line to others, rounded down. Thread-safe. Tickets keep it
-/// alive.
+/// come first served. An eighth of the budget is kept for small scans (a quarter of that eighth each) of addresses that
+/// have none: these overtake. What one address has reserved is at most half of the rest: those who wait because of that
+/// hold up nobody else. What a scan that does nothing has not used of its reservation is called back while others wait;
+/// when it goes on, it stands before all who have had nothing. One address also leaves a quarter of the line to others,
+/// rounded down. Thread-safe. Tickets keep it alive.
 class Reservations : public std::enable_shared_from_this<Reservations> {
  public:
-  /// At most `most_waiting` tickets wait at a time.
-  Reservations(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting)
-      : budget_(std::move(budget)), most_waiting_(most_waiting) {}
+  /// At most `most_waiting` tickets wait at a time. Who regains waits for `patience`, and then goes on with what it
+  /// has.
+  Reservations(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting,
+               Clock::duration patience = std::chrono::seconds(10))
+      : budget_(std::move(budget)), most_waiting_(most_waiting), patience_(patience) {}
 
   /// What a scan wants: `bytes` of the budget for `account`.
   struct Wish {
@@ -47,8 +52,12 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     /// Its scan does nothing for the moment: while others wait, gives back what is reserved and not used. From then on
     /// it is not granted: ask again with regain(). False: it keeps all. For one strand.
     bool give_back_unused();
-    /// After that: asks for all of it again, behind those who wait.
+    /// After that: asks for all of it again, behind those who regain and before all others. Granted in any case once it
+    /// has waited for the patience: what it then takes beyond the part that it has kept is borrowed.
     void regain();
+    /// Others wait, its scan uses more than is reserved for it, and the scans of its address have more than one address
+    /// may reserve.
+    bool borrows_too_much() const;
     /// Other scans of its address that had their memory when this one got its own. Valid once granted.
     std::int64_t scans_beside() const { return scans_beside_; }
 
@@ -61,12 +70,13 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     const std::function<void()> wake_;
     bool granted_ = false;                    // guarded by all_'s mutex, as those below
     bool in_line_ = false, counted_ = false;  // counted: among the scans of its address
-    std::uint64_t reserved_ = 0;              // of the wish
-    std::int64_t scans_beside_ = 0;           // until granted, as well
+    Clock::time_point regains_since_;
+    std::uint64_t reserved_ = 0;     // of the wish
+    std::int64_t scans_beside_ = 0;  // until granted, as well
   };
 
-  /// A ticket, or null when the line is full, for this address or at all. A wish for more than half of the budget is
-  /// cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted.
+  /// A ticket, or null when the line is full, for this address or at all. A wish for more than an address may have
+  /// is cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted.
   std::unique_ptr<Ticket> ask(Wish wish, std::function<void()> wake);
   /// Looks again who of those in line can have what it wants. Called when a ticket ends, and to be called now and then:
   /// memory that was borrowed comes back at any time.
@@ -82,7 +92,10 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::uint64_t bytes = 0;
     std::int64_t scans = 0;
   };
+  std::uint64_t kept() const { return budget_->bounded() ? budget_->bound() / 8 : 0; }
+  std::uint64_t share() const { return (budget_->bound() - kept()) / 2; }
   bool within_share(const Wish& wish, std::uint64_t has = 0) const;
+  bool may_take_kept(const Ticket& ticket) const;
   bool line_is_full(const Wish& wish) const;
   bool grant(Ticket& ticket);
   void count(Ticket& ticket, std::uint64_t reserved);
@@ -90,9 +103,11 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
 
   const std::shared_ptr<numerics::MemoryBudget> budget_;
   const std::int64_t most_waiting_;
+  const Clock::duration patience_;
   mutable std::mutex mutex_;
   std::list<Ticket*> line_;
   std::map<std::string, Held> held_;  // by address
+  std::list<const Ticket*> counted_;
   std::atomic<bool> calls_back_ = false;
 };
 

@@ -49,7 +49,9 @@ class ScanTurn {
   /// While others wait for memory, gives back what of its own the scan does not use, and says how much [bytes]: 0 where
   /// it keeps all. Afterwards has_memory() is false.
   std::uint64_t give_back_unused_memory();
-  /// After that: asks for it again. Never refused.
+  /// See Reservations::Ticket::borrows_too_much().
+  bool borrows_too_much() const { return memory_ && memory_->borrows_too_much(); }
+  /// After give_back_unused_memory(): asks for it again. Never refused.
   Answer regain_memory();
   /// After give_back_place(): asks for a place where that was. Never refused.
   Answer ask_again(const ScanPlace& before);

@@ -155,6 +155,19 @@ void ScanRunner::pause() {
   if (const std::uint64_t bytes = turn_.give_back_unused_memory(); bytes > 0)
     connection_.log.info("{} MiB that were reserved for it, and that it does not use, go to scans that wait",
                          bytes >> 20);
+  end_borrowing();
+}
+
+// What is used cannot be lent.
+void ScanRunner::end_borrowing() {
+  if (!turn_.borrows_too_much()) return;
+  const numerics::MemoryAccount& account = *connection_.status->account;
+  cancel();
+  connection_.fail({"budget", fmt::format("others wait for memory, the scans of this address have more than it may "
+                                          "reserve, and this one, of which (almost) no data have come for {} s "
+                                          "(pause_s), takes {:.1f} MiB, {:.1f} more than was reserved",
+                                          connection_.options.pause_s, static_cast<double>(account.used()) / (1 << 20),
+                                          static_cast<double>(account.borrowed()) / (1 << 20))});
 }
 
 void ScanRunner::ask_again() {

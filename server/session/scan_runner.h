@@ -70,6 +70,7 @@ class ScanRunner {
   void place_granted();
   void end_trial();
   void pause();
+  void end_borrowing();
   void ask_again();
   void look_for_turn();
   void go_on();

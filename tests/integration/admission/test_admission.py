@@ -272,6 +272,60 @@ def test_memory_that_nobody_uses_goes_to_who_waits(start):
             holder.close()
 
 
+def hold_by_borrowing(server, matrix, channels):
+    """A scan whose header says one channel and whose readouts have more; its frame lacks a line. None: it was ended."""
+    system = "<receiverChannels>1</receiverChannels>"
+    header = scans.header_xml("cartesian", (matrix, matrix, 1), readouts=matrix, system=system)
+    lines = [wire.acquisition(np.ones((channels, matrix), np.complex64), step1=y) for y in range(matrix - 1)]
+    holder = connect(server, HOSTILE, wire.config_file("cartesian_2d"), wire.header(header), *lines)
+    holder.settimeout(0.5)
+    try:
+        received = holder.recv(1 << 16)
+    except TimeoutError:
+        return holder
+    except OSError:
+        received = b"ERROR"
+    if b"ERROR" not in received:
+        return holder
+    holder.close()
+    return None
+
+
+def test_memory_that_an_address_borrows_comes_back(start):
+    """One address borrows all that there is, and falls silent: those who wait for memory get it after pause_s."""
+    server = start("--memory-mib", MEMORY_MIB, "--pause-s", 3)
+    holders = []
+    for channels, matrix in ((64, 512), (32, 512), (16, 256), (8, 128)):
+        while len(holders) < 30 and (holder := hold_by_borrowing(server, matrix, channels)):
+            holders.append(holder)
+    try:
+        for matrix, source in ((64, GOOD), (512, OTHER)):
+            scan = scan_of(matrix=matrix, coils=8)
+            began = time.monotonic()
+            reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=source)
+            assert len(reply.images) == 1 and time.monotonic() - began <= 15, reply.texts
+    finally:
+        for holder in holders:
+            holder.close()
+
+
+def test_a_small_first_scan_overtakes_who_holds_all_memory(start):
+    """Two addresses reserve all that they may: a third's first scan does not wait until that is called back."""
+    server = start("--memory-mib", MEMORY_MIB)  # pause_s is 10
+    huge = [wire.config_file("cartesian_3d"), wire.header(scans.header_xml("cartesian", (512, 256, 32), readouts=256))]
+    holders = [connect(server, source, *huge) for source in (HOSTILE, OTHER) for _ in range(8)]
+    try:
+        time.sleep(1)
+        scan = scan_of(matrix=256, coils=16)  # reserves 14 MiB, of 32 that a first one may
+        began = time.monotonic()
+        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=GOOD)
+        assert len(reply.images) == 1 and not any("waiting" in text for text in reply.texts), reply.texts
+        assert time.monotonic() - began <= 5
+    finally:
+        for holder in holders:
+            holder.close()
+
+
 def test_scans_end_at_their_bounds(start):
     server = start("--max-scan-s", 1)
     scan = scan_of()

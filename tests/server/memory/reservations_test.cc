@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "config/pipeline_spec.h"
@@ -24,7 +26,8 @@ class ReservationsTest : public testing::Test {
   auto ask(std::uint64_t bytes, const std::string& address) {
     return all_->ask({account(), bytes, address}, [this] { ++woken_; });
   }
-  const std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(100);
+  // An eighth is 14, of which a small scan has at most 3; half of the rest is 50.
+  const std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(114);
   const std::shared_ptr<Reservations> all_ = std::make_shared<Reservations>(budget_, 2);
   int woken_ = 0;
 };
@@ -38,7 +41,7 @@ TEST_F(ReservationsTest, WhatDoesNotFitWaitsInLineAndIsWoken) {
   EXPECT_EQ(third->position(), 0);
   EXPECT_EQ(fourth->position(), 1);
   EXPECT_TRUE(all_->calls_back());
-  EXPECT_EQ(ask(1, "e"), nullptr) << "the line is full";
+  EXPECT_EQ(ask(4, "e"), nullptr) << "the line is full";
   first.reset();
   EXPECT_TRUE(third->granted());
   EXPECT_TRUE(fourth->granted());
@@ -96,6 +99,62 @@ TEST_F(ReservationsTest, WhoHasGivenBackMayEndInLine) {
   EXPECT_EQ(budget_->used(), 90u);
 }
 
+// Others may always come: a scan that has lent its memory does not stand behind those who came meanwhile.
+TEST_F(ReservationsTest, WhoHasLentRegainsBeforeAllOthers) {
+  const auto all = std::make_shared<Reservations>(budget_, 8);
+  const auto ask_in = [&](std::uint64_t bytes, const std::string& address) {
+    return all->ask({account(), bytes, address}, [] {});
+  };
+  auto lender = ask_in(50, "a"), second = ask_in(40, "b"), other = ask_in(30, "c");
+  EXPECT_TRUE(lender->give_back_unused());
+  EXPECT_TRUE(other->granted());
+  auto late = ask_in(40, "d"), later = ask_in(20, "e");
+  EXPECT_FALSE(late->granted() || later->granted());
+  lender->regain();
+  EXPECT_FALSE(lender->granted());
+  EXPECT_EQ(lender->position(), 0);
+  EXPECT_EQ(late->position(), 1);
+  EXPECT_EQ(later->position(), 2);
+  other.reset();
+  EXPECT_TRUE(lender->granted());
+  EXPECT_FALSE(late->granted()) << "40 + 50 + 40 are more than 100 of 114";
+}
+
+TEST_F(ReservationsTest, WhoeverFitsRegainsAtOnceThoughOthersWait) {
+  auto lender = ask(20, "a"), second = ask(50, "b"), fourth = ask(10, "d"), third = ask(45, "c");
+  EXPECT_TRUE(lender->give_back_unused());
+  EXPECT_FALSE(third->granted());
+  lender->regain();
+  EXPECT_TRUE(lender->granted());
+}
+
+// Each has kept what the other waits for.
+TEST_F(ReservationsTest, ThoseWhoRegainDoNotWaitForEachOtherForEver) {
+  const auto all = std::make_shared<Reservations>(budget_, 8, std::chrono::milliseconds(50));
+  const auto one_account = account(), two_account = account();
+  auto one = all->ask({one_account, 50, "a"}, [this] { ++woken_; });
+  auto two = all->ask({two_account, 50, "b"}, [this] { ++woken_; });
+  one_account->take(45);
+  two_account->take(45);
+  auto waits = all->ask({account(), 50, "c"}, [] {});
+  EXPECT_TRUE(one->give_back_unused() && two->give_back_unused());
+  auto between = account();
+  between->take(8);
+  one->regain();
+  two->regain();
+  all->look_again();
+  EXPECT_FALSE(one->granted() || two->granted()) << "5 are wanted and 2 are left";
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  all->look_again();
+  EXPECT_TRUE(one->granted() && two->granted());
+  EXPECT_EQ(woken_, 2);
+  EXPECT_EQ(one_account->reserved(), 45u);
+  EXPECT_FALSE(waits->granted());
+  one.reset();
+  two.reset();
+  EXPECT_EQ(budget_->used(), 98u) << "what the accounts still use";
+}
+
 // An address that has its half may ask on: what it asks for waits, and the line is not its own.
 TEST_F(ReservationsTest, OneAddressLeavesAQuarterOfTheLineToOthers) {
   const auto all = std::make_shared<Reservations>(budget_, 8);
@@ -117,6 +176,55 @@ TEST_F(ReservationsTest, OneAddressLeavesAQuarterOfTheLineToOthers) {
   waiting.push_back(ask_in(10, "d"));
   ASSERT_NE(waiting.back(), nullptr);
   EXPECT_EQ(ask_in(10, "e"), nullptr) << "nothing is left for anybody";
+}
+
+// Who holds all that there is, or stands in line for it, does not keep others from small scans.
+TEST_F(ReservationsTest, AnEighthIsForSmallScansOfThoseWhoHaveNone) {
+  auto first = ask(50, "a"), second = ask(50, "b"), large = ask(20, "c");
+  EXPECT_FALSE(large->granted());
+  auto small = ask(3, "d");
+  ASSERT_NE(small, nullptr);
+  EXPECT_TRUE(small->granted());
+  EXPECT_EQ(small->position(), 0);
+  auto again = ask(3, "d");
+  ASSERT_NE(again, nullptr);
+  EXPECT_FALSE(again->granted()) << "its second one";
+  EXPECT_EQ(ask(4, "e"), nullptr) << "too large, and the line is full";
+  EXPECT_TRUE(ask(3, "f")->granted());
+  small.reset();
+  EXPECT_FALSE(again->granted() && large->granted());
+  first.reset();
+  EXPECT_TRUE(again->granted() && large->granted());
+}
+
+// What was borrowed may have taken that, too: a small scan waits then, and others that wait do not hold it up.
+TEST_F(ReservationsTest, ASmallScanThatWaitsIsNotHeldUpByALargeOne) {
+  MemoryAccount borrower(budget_);
+  borrower.take(113);
+  auto large = ask(50, "a"), small = ask(3, "b");
+  EXPECT_FALSE(large->granted() || small->granted());
+  borrower.give(10);
+  all_->look_again();
+  EXPECT_FALSE(large->granted());
+  EXPECT_TRUE(small->granted());
+  EXPECT_TRUE(all_->calls_back());
+}
+
+// What an address has beyond its half is lent to it: of those who borrow, while others wait.
+TEST_F(ReservationsTest, AnAddressBorrowsTooMuchBeyondItsHalf) {
+  const auto one_account = account(), two_account = account(), other_account = account();
+  auto one = all_->ask({one_account, 10, "a"}, [] {}), two = all_->ask({two_account, 10, "a"}, [] {});
+  auto other = all_->ask({other_account, 10, "b"}, [] {});
+  one_account->take(41);
+  other_account->take(45);
+  EXPECT_FALSE(one->borrows_too_much()) << "nobody waits";
+  auto waits = ask(40, "c");
+  EXPECT_FALSE(waits->granted());
+  EXPECT_TRUE(one->borrows_too_much()) << "41 and 10 are more than 50";
+  EXPECT_FALSE(two->borrows_too_much()) << "it does not borrow";
+  EXPECT_FALSE(other->borrows_too_much()) << "45 are not";
+  two.reset();
+  EXPECT_FALSE(one->borrows_too_much());
 }
 
 TEST_F(ReservationsTest, KnowsTheOtherScansOfAnAddress) {
