@@ -47,6 +47,10 @@ std::string joined(const std::string& one, const char* between, const std::strin
 
 constexpr std::string_view kMatrix = "echotrain::noise_matrix/";
 
+bool asks_of_scans(const protocol::Query& query) {
+  return query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
+}
+
 }  // namespace
 
 Error Dialogue::unauthorized() {
@@ -112,13 +116,13 @@ Dialogue::Config Dialogue::read_config(const Catalogue& catalogue, std::string_v
 
 std::string Dialogue::answer(const protocol::Query& query) const {
   // What scans have left is for clients that may make scans.
-  const bool of_scans = query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
-  if (of_scans && client_.needs_token && !admissible()) return "unknown";
-  if (is_long(query) && !admissible()) return "refused: name a pipeline, by a config, before this question";
+  if (asks_of_scans(query) && client_.needs_token && !admissible()) return "unknown";
+  if (query.name.starts_with(kMatrix) && !admissible())
+    return "refused: name a pipeline, by a config, before this question";
   return answer_query(query.name, catalogue_, resources_, asker());
 }
 
-bool Dialogue::is_long(const protocol::Query& query) { return query.name.starts_with(kMatrix); }
+bool Dialogue::is_long(const protocol::Query& query) { return asks_of_scans(query); }
 
 Error Dialogue::too_early(MessageId id) const {
   const std::string_view name = id == MessageId::acquisition ? "an acquisition"

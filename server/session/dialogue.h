@@ -88,7 +88,7 @@ class Dialogue {
   Step take(const Additional& additional);
   /// The text that answers a query; on any thread.
   std::string answer(const protocol::Query& query) const;
-  /// Whether the answer is long, and takes long to make: only a client that has a session gets it.
+  /// Whether the answer may be long, or takes long to make, as of what scans have left.
   static bool is_long(const protocol::Query& query);
 
   /// In state data, a readout, waveform or image needs no handle(): call this instead.

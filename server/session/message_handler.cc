@@ -172,17 +172,17 @@ bool MessageHandler::shows_no_token() {
 
 // Waits until `work`, which takes long, has been done on another thread, by turns with what other addresses send.
 // False: the session ends, and it may not have been done.
-asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work) {
+asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work, bool answers) {
   turn_.reset();
   const auto job = connection_.environment.texts->add(connection_.address, std::move(work), connection_.waker());
   const EndsJob ends{*job};
   // A scan's data may be in the spill: the end of what the socket brings is not their end.
   const bool has_data = dialogue_.state() == Dialogue::State::data;
+  const bool may_end = !has_data && !answers;  // who has asked may have said all, and reads the answer
   while (!job->done()) {
     if (connection_.transport->is_reset()) {
       connection_.lose("the connection was reset while a text of its client was waiting to be read");
-    } else if (!has_data && buffer_.pending_bytes() == 0 && connection_.transport->has_ended() &&
-               !connection_.ending()) {
+    } else if (may_end && buffer_.pending_bytes() == 0 && connection_.transport->has_ended() && !connection_.ending()) {
       connection_.end.broken_off = true;
       connection_.notify();
     }
@@ -268,8 +268,7 @@ asio::awaitable<std::optional<Step>> MessageHandler::step_of(const protocol::Mes
     const bool read = co_await do_beside(work);
     co_return read ? std::optional(dialogue_.take(*additional)) : std::nullopt;
   }
-  if (const auto* query = std::get_if<protocol::Query>(&message);
-      query != nullptr && dialogue_.admissible() && Dialogue::is_long(*query))
+  if (const auto* query = std::get_if<protocol::Query>(&message); query != nullptr && Dialogue::is_long(*query))
     co_return co_await answer_long(*query);
   co_return dialogue_.handle(message);
 }
@@ -285,7 +284,7 @@ asio::awaitable<std::optional<Step>> MessageHandler::answer_long(const protocol:
   Step step;
   step.response = protocol::Response{query.correlation_id, ""};
   const std::function<void()> work = [&] { step.response->text = dialogue_.answer(query); };
-  const bool made = co_await do_beside(work);
+  const bool made = co_await do_beside(work, true);
   co_return made ? std::optional(std::move(step)) : std::nullopt;
 }
 

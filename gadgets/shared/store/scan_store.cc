@@ -131,7 +131,8 @@ ScanStore::ScanStore(const numerics::Resources& resources, const Kind& kind)
       folder_(folder_of(resources.options(), kind)),
       budget_(resources.memory()),
       share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
-  budget_->offer(*this);
+  // Nobody may make others' records go that are nowhere else.
+  if (kind_.files) budget_->offer(*this);
 }
 
 ScanStore::~ScanStore() { budget_->withdraw(*this); }
@@ -306,7 +307,11 @@ void ScanStore::clean() {
 /// or gone since: other programs may have changed it.
 void ScanStore::look_at_folder(bool if_changed) {
   if (folder_.empty()) return;
-  const std::scoped_lock looking(look_mutex_);
+  std::unique_lock looking(look_mutex_, std::defer_lock);
+  if (if_changed)
+    looking.lock();
+  else if (!looking.try_lock())
+    return;  // somebody looks
   const auto now = std::chrono::steady_clock::now();
   std::error_code error;
   const fs::file_time_type changed = fs::last_write_time(folder_, error);

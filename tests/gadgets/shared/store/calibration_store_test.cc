@@ -52,6 +52,15 @@ class CalibrationStoreTest : public ::testing::Test {
   fs::path folder_;
 };
 
+// Its records are nowhere else: whoever fills the memory does not make another's go.
+TEST_F(CalibrationStoreTest, StaysWhenTheMemoryIsWanted) {
+  const auto resources = program();
+  CalibrationStore& store = resources->get<CalibrationStore>();
+  store.add(of("1.2.3"), lines_of(3, 1));
+  resources->memory()->drop_unused();
+  EXPECT_TRUE(store.find(of("1.2.3")));
+}
+
 TEST_F(CalibrationStoreTest, WhatWasAddedIsFoundInThisProgramAlone) {
   const auto resources = program();
   CalibrationStore& store = resources->get<CalibrationStore>();
