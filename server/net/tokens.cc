@@ -70,7 +70,9 @@ std::string token_of_line(std::string_view line) {
 }  // namespace
 
 std::string token_in(std::string_view config_text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // that editors put before UTF-8
   std::string_view text = config_text.substr(0, kTokenBytes);
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{') {
     TokenOfJson reader;

@@ -12,6 +12,7 @@ TEST(TokenIn, IsALineOfTheBeginning) {
   EXPECT_EQ(token_in("---\n# a comment\ntoken: abc # and another\n: [ no yaml"), "abc");
   EXPECT_EQ(token_in("use: x\n token: abc"), "") << "a key of another map";
   EXPECT_EQ(token_in("mytoken: abc"), "");
+  EXPECT_EQ(token_in("\xEF\xBB\xBFtoken: abc\nuse: x"), "abc") << "editors put a byte order mark there";
   EXPECT_EQ(token_in("token: [abc]"), "");
   EXPECT_EQ(token_in("token:"), "");
   EXPECT_EQ(token_in(""), "");
