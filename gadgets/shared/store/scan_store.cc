@@ -68,7 +68,7 @@ bool write_beside(const fs::path& path, const std::string& text, fs::path& tempo
   return false;
 }
 
-/// The folder's salt, made if there is none. Whoever is first to link a file to the name makes it for all.
+/// The folder's salt, made if there is none or a damaged one. Whoever is first to link a file to the name makes it for all.
 std::string salt_of(const fs::path& folder) {
   if (folder.empty()) return random_bytes(kSaltBytes);
   const fs::path path = folder / kSaltFile;
@@ -80,6 +80,8 @@ std::string salt_of(const fs::path& folder) {
   fs::path temporary;
   salt = random_bytes(kSaltBytes);
   if (!write_beside(path, salt, temporary)) return salt;
+  // Salts are linked when they are whole: what is there of another size is damaged, and no record can be found by it.
+  if (contents(path, kSaltBytes).size() != kSaltBytes) fs::remove_all(path, error);
   fs::create_hard_link(temporary, path, error);
   fs::remove(temporary, error);
   const std::string agreed = contents(path, kSaltBytes);

@@ -87,6 +87,24 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+TEST_F(NoiseStoreTest, ADamagedSaltIsMadeAnew) {
+  const fs::path salt = folder_ / "noise" / "salt";
+  const NoiseRecord record = record_of(3, 1);
+  for (const std::size_t size : {0u, 5u, 100u}) {
+    program()->get<NoiseStore>().add(noise_of("1.2.3"), record);
+    std::ofstream(salt, std::ios::trunc) << std::string(size, 'x');
+    EXPECT_FALSE(program()->get<NoiseStore>().find(noise_of("1.2.3"))) << size;
+    program()->get<NoiseStore>().add(noise_of("1.2.3"), record);
+    const auto later = program()->get<NoiseStore>().find(noise_of("1.2.3"));
+    ASSERT_TRUE(later) << size << " bytes of salt: nothing that is kept is ever found";
+    EXPECT_TRUE(same(*later, record));
+  }
+  fs::remove(salt);
+  fs::create_directory(salt);
+  program()->get<NoiseStore>().add(noise_of("1.2.3"), record);
+  EXPECT_TRUE(program()->get<NoiseStore>().find(noise_of("1.2.3")));
+}
+
 TEST_F(NoiseStoreTest, OtherProgramsFindTheSameBits) {
   const NoiseRecord one = record_of(5, 1), two = record_of(32, 2);
   const auto first = program(), beside = program();
