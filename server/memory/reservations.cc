@@ -50,12 +50,11 @@ bool Reservations::line_is_full(const Wish& wish) const {
 // False: it has to wait.
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
-  bool fits = within_share(wish, ticket.reserved_) && wish.account->reserve(wish.bytes);
-  if (fits && !may_take_kept(ticket) && budget_->left() < kept() && !budget_->make_room(kept())) {
-    wish.account->reserve(ticket.reserved_);
-    fits = false;
-  }
-  if (fits) {
+  // Asked before anything is reserved: what is reserved only to be given back is missing to those who borrow meanwhile.
+  const std::uint64_t has = std::max(wish.account->used(), ticket.reserved_),
+                      more = wish.bytes - std::min(wish.bytes, has);
+  const bool leaves_kept = may_take_kept(ticket) || kept() == 0 || budget_->make_room(more + kept());
+  if (within_share(wish, ticket.reserved_) && leaves_kept && wish.account->reserve(wish.bytes)) {
     Held& held = held_[wish.address];
     if (!std::exchange(ticket.counted_, true)) {
       ticket.scans_beside_ = held.scans++;
@@ -92,13 +91,16 @@ bool Reservations::Ticket::give_back_unused() {
   return true;
 }
 
-bool Reservations::Ticket::borrows_too_much() const {
+bool Reservations::Ticket::is_to_end() {
   const std::scoped_lock lock(all_->mutex_);
+  if (ends_) return true;
   if (!all_->calls_back_ || wish_.account->used() <= reserved_) return false;
-  std::uint64_t has = 0;
+  std::uint64_t has = 0;  // without those who end already, whose memory comes back a little later
   for (const Ticket* each : all_->counted_)
-    if (each->wish_.address == wish_.address) has += std::max(each->wish_.account->used(), each->reserved_);
-  return has > all_->share();
+    if (each->wish_.address == wish_.address && !each->ends_)
+      has += std::max(each->wish_.account->used(), each->reserved_);
+  ends_ = has > all_->share();
+  return ends_;
 }
 
 void Reservations::Ticket::regain() {

@@ -55,9 +55,9 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     /// After that: asks for all of it again, behind those who regain and before all others. Granted in any case once it
     /// has waited for the patience: what it then takes beyond the part that it has kept is borrowed.
     void regain();
-    /// Others wait, its scan uses more than is reserved for it, and the scans of its address have more than one address
-    /// may reserve.
-    bool borrows_too_much() const;
+    /// Others wait, its scan uses more than is reserved for it, and the scans of its address that need not end have
+    /// more than one address may reserve. It stays so.
+    bool is_to_end();
     /// Other scans of its address that had their memory when this one got its own. Valid once granted.
     std::int64_t scans_beside() const { return scans_beside_; }
 
@@ -70,6 +70,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     const std::function<void()> wake_;
     bool granted_ = false;                    // guarded by all_'s mutex, as those below
     bool in_line_ = false, counted_ = false;  // counted: among the scans of its address
+    bool ends_ = false;
     Clock::time_point regains_since_;
     std::uint64_t reserved_ = 0;     // of the wish
     std::int64_t scans_beside_ = 0;  // until granted, as well

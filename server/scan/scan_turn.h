@@ -49,8 +49,8 @@ class ScanTurn {
   /// While others wait for memory, gives back what of its own the scan does not use, and says how much [bytes]: 0 where
   /// it keeps all. Afterwards has_memory() is false.
   std::uint64_t give_back_unused_memory();
-  /// See Reservations::Ticket::borrows_too_much().
-  bool borrows_too_much() const { return memory_ && memory_->borrows_too_much(); }
+  /// See Reservations::Ticket::is_to_end().
+  bool is_to_end() { return memory_ && memory_->is_to_end(); }
   /// After give_back_unused_memory(): asks for it again. Never refused.
   Answer regain_memory();
   /// After give_back_place(): asks for a place where that was. Never refused.

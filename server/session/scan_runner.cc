@@ -160,7 +160,7 @@ void ScanRunner::pause() {
 
 // What is used cannot be lent.
 void ScanRunner::end_borrowing() {
-  if (!turn_.borrows_too_much()) return;
+  if (!turn_.is_to_end()) return;
   const numerics::MemoryAccount& account = *connection_.status->account;
   cancel();
   connection_.fail({"budget", fmt::format("others wait for memory, the scans of this address have more than it may "

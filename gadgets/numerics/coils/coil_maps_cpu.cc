@@ -81,7 +81,7 @@ struct Together {
                 sizeof(InMemory) == kVectorBytes);
 
   static ECHOTRAIN_INLINE const InMemory& load(const float* from) { return *reinterpret_cast<const InMemory*>(from); }
-  static ECHOTRAIN_INLINE void store(float* to, const Floats<kVectorBytes>& v) { *reinterpret_cast<InMemory*>(to) = v; }
+  static ECHOTRAIN_INLINE void store(float* to, const InMemory& v) { *reinterpret_cast<InMemory*>(to) = v; }
 
   /// y = matrix x * factor.
   static ECHOTRAIN_INLINE void apply(const Lanes& w, const Floats<kVectorBytes>& factor) {

@@ -9,10 +9,14 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Errors after which every further call in this process fails (CUDA Runtime API, "cudaError": "This leaves the process
-/// in an inconsistent state ... the process must be terminated and relaunched").
+/// Errors after which every further call in this process fails (CUDA Runtime API, "cudaError": "... the process must be
+/// terminated and relaunched"). Older toolkits lack the names of those that stand as numbers.
 inline bool is_sticky(cudaError_t status) {
-  switch (status) {
+  constexpr int kContained = 226, kTensorMemoryLeak = 721;
+  switch (static_cast<int>(status)) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case kContained:
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchTimeout:
     case cudaErrorAssert:
@@ -22,8 +26,9 @@ inline bool is_sticky(cudaError_t status) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
+    case kTensorMemoryLeak:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorExternalDevice:
       return true;
     default:
       return false;

@@ -98,7 +98,7 @@ ECHOTRAIN_INLINE void add_corrected_by(const CorrectedLines& w) {
       const auto at = [first](const float* lanes) ECHOTRAIN_INLINE_LAMBDA -> const InMemory& {
         return *reinterpret_cast<const InMemory*>(lanes + first);
       };
-      const auto add = [first](float* lanes, const V& value)
+      const auto add = [first](float* lanes, const InMemory& value)
                            ECHOTRAIN_INLINE_LAMBDA { *reinterpret_cast<InMemory*>(lanes + first) += value; };
       V even_re = {}, even_im = {}, odd_re = {}, odd_im = {};
       const float* turn = w.turns + q * 2 * w.pairs;

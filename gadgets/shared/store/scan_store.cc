@@ -68,7 +68,8 @@ bool write_beside(const fs::path& path, const std::string& text, fs::path& tempo
   return false;
 }
 
-/// The folder's salt, made if there is none or a damaged one. Whoever is first to link a file to the name makes it for all.
+/// The folder's salt, made if there is none or a damaged one. Whoever is first to link a file to the name makes it for
+/// all.
 std::string salt_of(const fs::path& folder) {
   if (folder.empty()) return random_bytes(kSaltBytes);
   const fs::path path = folder / kSaltFile;
@@ -133,7 +134,7 @@ ScanStore::ScanStore(const numerics::Resources& resources, const Kind& kind)
       folder_(folder_of(resources.options(), kind)),
       budget_(resources.memory()),
       share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
-  // Nobody may make others' records go that are nowhere else.
+  // Reference lines are nowhere else: memory that others want does not make them go.
   if (kind_.files) budget_->offer(*this);
 }
 

@@ -298,12 +298,14 @@ def test_memory_that_an_address_borrows_comes_back(start):
     for channels, matrix in ((64, 512), (32, 512), (16, 256), (8, 128)):
         while len(holders) < 30 and (holder := hold_by_borrowing(server, matrix, channels)):
             holders.append(holder)
+    assert holders
     try:
         for matrix, source in ((64, GOOD), (512, OTHER)):
             scan = scan_of(matrix=matrix, coils=8)
             began = time.monotonic()
             reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=source)
-            assert len(reply.images) == 1 and time.monotonic() - began <= 15, reply.texts
+            assert len(reply.images) == 1, reply.texts
+            in_time(time.monotonic() - began, 15, reply.texts)
     finally:
         for holder in holders:
             holder.close()
@@ -320,7 +322,7 @@ def test_a_small_first_scan_overtakes_who_holds_all_memory(start):
         began = time.monotonic()
         reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=GOOD)
         assert len(reply.images) == 1 and not any("waiting" in text for text in reply.texts), reply.texts
-        assert time.monotonic() - began <= 5
+        in_time(time.monotonic() - began, 5)
     finally:
         for holder in holders:
             holder.close()

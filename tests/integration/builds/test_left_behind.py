@@ -24,6 +24,7 @@ def shared():
     yield process
     assert process.poll() is None
     process.kill()
+    process.wait()
 
 def test_that_fails(shared):
     sleeper("left")

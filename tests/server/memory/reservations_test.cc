@@ -130,7 +130,7 @@ TEST_F(ReservationsTest, WhoeverFitsRegainsAtOnceThoughOthersWait) {
 
 // Each has kept what the other waits for.
 TEST_F(ReservationsTest, ThoseWhoRegainDoNotWaitForEachOtherForEver) {
-  const auto all = std::make_shared<Reservations>(budget_, 8, std::chrono::milliseconds(50));
+  const auto all = std::make_shared<Reservations>(budget_, 8, std::chrono::seconds(1));
   const auto one_account = account(), two_account = account();
   auto one = all->ask({one_account, 50, "a"}, [this] { ++woken_; });
   auto two = all->ask({two_account, 50, "b"}, [this] { ++woken_; });
@@ -144,7 +144,7 @@ TEST_F(ReservationsTest, ThoseWhoRegainDoNotWaitForEachOtherForEver) {
   two->regain();
   all->look_again();
   EXPECT_FALSE(one->granted() || two->granted()) << "5 are wanted and 2 are left";
-  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   all->look_again();
   EXPECT_TRUE(one->granted() && two->granted());
   EXPECT_EQ(woken_, 2);
@@ -217,14 +217,16 @@ TEST_F(ReservationsTest, AnAddressBorrowsTooMuchBeyondItsHalf) {
   auto other = all_->ask({other_account, 10, "b"}, [] {});
   one_account->take(41);
   other_account->take(45);
-  EXPECT_FALSE(one->borrows_too_much()) << "nobody waits";
+  EXPECT_FALSE(one->is_to_end()) << "nobody waits";
   auto waits = ask(40, "c");
   EXPECT_FALSE(waits->granted());
-  EXPECT_TRUE(one->borrows_too_much()) << "41 and 10 are more than 50";
-  EXPECT_FALSE(two->borrows_too_much()) << "it does not borrow";
-  EXPECT_FALSE(other->borrows_too_much()) << "45 are not";
+  EXPECT_TRUE(one->is_to_end()) << "41 and 10 are more than 50";
+  EXPECT_FALSE(two->is_to_end()) << "it does not borrow";
+  EXPECT_FALSE(other->is_to_end()) << "45 are not";
+  two_account->take(12);
+  EXPECT_FALSE(two->is_to_end()) << "what is left once the first one has ended is no more than 50";
   two.reset();
-  EXPECT_FALSE(one->borrows_too_much());
+  EXPECT_TRUE(one->is_to_end()) << "it stays so";
 }
 
 TEST_F(ReservationsTest, KnowsTheOtherScansOfAnAddress) {
