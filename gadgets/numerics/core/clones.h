@@ -33,10 +33,18 @@
     call;                                              \
   }
 #if ECHOTRAIN_HAS_CLONES
-#define ECHOTRAIN_VECTOR_CLONES(signature, ...)                                                                   \
-  [[maybe_unused]] __attribute__((target(ECHOTRAIN_V4))) ECHOTRAIN_VECTOR_CLONE(64, signature, (__VA_ARGS__))     \
-      [[maybe_unused]] __attribute__((target(ECHOTRAIN_V3))) ECHOTRAIN_VECTOR_CLONE(32, signature, (__VA_ARGS__)) \
-          [[maybe_unused]] __attribute__((target("default"))) ECHOTRAIN_VECTOR_CLONE(16, signature, (__VA_ARGS__))
+#ifdef __clang__
+// Clang takes no other attribute beside the target, and calls clones unused that the loader may pick.
+#pragma clang diagnostic ignored "-Wunused-function"
+#define ECHOTRAIN_CLONE(feature) __attribute__((target(feature)))
+#else
+#define ECHOTRAIN_CLONE(feature) [[maybe_unused]] __attribute__((target(feature)))
+#endif
+#define ECHOTRAIN_VECTOR_CLONES(signature, ...)                                                                 \
+  ECHOTRAIN_CLONE(ECHOTRAIN_V4)                                                                                 \
+  ECHOTRAIN_VECTOR_CLONE(64, signature, (__VA_ARGS__))                                                          \
+  ECHOTRAIN_CLONE(ECHOTRAIN_V3) ECHOTRAIN_VECTOR_CLONE(32, signature, (__VA_ARGS__)) ECHOTRAIN_CLONE("default") \
+      ECHOTRAIN_VECTOR_CLONE(16, signature, (__VA_ARGS__))
 #else
 #define ECHOTRAIN_VECTOR_CLONES(signature, ...) ECHOTRAIN_VECTOR_CLONE(16, signature, (__VA_ARGS__))
 #endif
