@@ -27,26 +27,25 @@
 // nothing. There `kVectorBytes` is the size of the machine's vector registers, for templates that keep their vectors in
 // them: vectors twice that size take two registers each, and do not fit into them any more. GCC 12 takes a vector type
 // of such a size for its element's where a template makes it and hands it to another: name it by an alias template.
-#define ECHOTRAIN_VECTOR_CLONE(bytes, signature, call) \
-  signature {                                          \
-    constexpr int kVectorBytes = bytes;                \
-    call;                                              \
+#define ECHOTRAIN_VECTOR_CLONE(attributes, bytes, signature, call) \
+  attributes signature {                                           \
+    constexpr int kVectorBytes = bytes;                            \
+    call;                                                          \
   }
 #if ECHOTRAIN_HAS_CLONES
 #ifdef __clang__
 // Clang takes no other attribute beside the target, and calls clones unused that the loader may pick.
 #pragma clang diagnostic ignored "-Wunused-function"
-#define ECHOTRAIN_CLONE(feature) __attribute__((target(feature)))
+#define ECHOTRAIN_FOR(feature) __attribute__((target(feature)))
 #else
-#define ECHOTRAIN_CLONE(feature) [[maybe_unused]] __attribute__((target(feature)))
+#define ECHOTRAIN_FOR(feature) [[maybe_unused]] __attribute__((target(feature)))
 #endif
-#define ECHOTRAIN_VECTOR_CLONES(signature, ...)                                                                 \
-  ECHOTRAIN_CLONE(ECHOTRAIN_V4)                                                                                 \
-  ECHOTRAIN_VECTOR_CLONE(64, signature, (__VA_ARGS__))                                                          \
-  ECHOTRAIN_CLONE(ECHOTRAIN_V3) ECHOTRAIN_VECTOR_CLONE(32, signature, (__VA_ARGS__)) ECHOTRAIN_CLONE("default") \
-      ECHOTRAIN_VECTOR_CLONE(16, signature, (__VA_ARGS__))
+#define ECHOTRAIN_VECTOR_CLONES(signature, ...)                                     \
+  ECHOTRAIN_VECTOR_CLONE(ECHOTRAIN_FOR(ECHOTRAIN_V4), 64, signature, (__VA_ARGS__)) \
+  ECHOTRAIN_VECTOR_CLONE(ECHOTRAIN_FOR(ECHOTRAIN_V3), 32, signature, (__VA_ARGS__)) \
+  ECHOTRAIN_VECTOR_CLONE(ECHOTRAIN_FOR("default"), 16, signature, (__VA_ARGS__))
 #else
-#define ECHOTRAIN_VECTOR_CLONES(signature, ...) ECHOTRAIN_VECTOR_CLONE(16, signature, (__VA_ARGS__))
+#define ECHOTRAIN_VECTOR_CLONES(signature, ...) ECHOTRAIN_VECTOR_CLONE(, 16, signature, (__VA_ARGS__))
 #endif
 
 // A helper that must be compiled with the instructions of the clone that calls it.

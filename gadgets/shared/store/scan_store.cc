@@ -81,8 +81,9 @@ std::string salt_of(const fs::path& folder) {
   fs::path temporary;
   salt = random_bytes(kSaltBytes);
   if (!write_beside(path, salt, temporary)) return salt;
-  // Salts are linked when they are whole: what is there of another size is damaged, and no record can be found by it.
-  if (contents(path, kSaltBytes).size() != kSaltBytes) fs::remove_all(path, error);
+  // Salts are linked when they are whole: what is there first, and then is of another size, is damaged.
+  if (fs::exists(fs::symlink_status(path, error)) && contents(path, kSaltBytes).size() != kSaltBytes)
+    fs::remove_all(path, error);
   fs::create_hard_link(temporary, path, error);
   fs::remove(temporary, error);
   const std::string agreed = contents(path, kSaltBytes);
