@@ -78,7 +78,7 @@ def test_sigterm_at_many_moments(tmp_path, capsys):
         forced += status != 0
         what = f"{name} at {moment_s:.3f} s: status {status}, {took}"
         note(f"sigterm {i} {what}")
-        if took.own_s() > SHUTDOWN_TIMEOUT_S + 2 or (status != 0 and took.starved_s <= BOUND_S):
+        if status != 0 or took.own_s() > SHUTDOWN_TIMEOUT_S + 2:
             missed.append(f"{what}\n{server.text()}")
         shutil.rmtree(folder)
     with capsys.disabled():
