@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 namespace echotrain::server {
 
@@ -19,6 +21,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".dcm", kRefused = "refused", kPart = ".part";
 constexpr std::size_t kDigits = 20;
+constexpr std::chrono::seconds kBetweenListings{1};
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -118,63 +121,51 @@ void Spool::take_stock(const fs::path& folder, Queue& queue) {
     next_ = std::max(next_, number + 1);
   }
   bytes_ += queue.bytes;
-  count_refused(folder, queue);
-  bytes_ += queue.refused_bytes;
   tidy(folder, queue);
 }
 
-void Spool::count_refused(const fs::path& folder, Queue& queue) {
-  queue.refused = queue.refused_bytes = 0;
+/// An operator may have removed some of them. Each listing takes time with their number, so that there is one in a
+/// second.
+void Spool::list_refused(const fs::path& folder, Queue& queue) {
+  const Clock::time_point now = Clock::now();
+  if (queue.listed && now < *queue.listed + kBetweenListings) return;
+  queue.listed = now;
+  bytes_ -= std::exchange(queue.refused_bytes, 0);
+  queue.refused.clear();
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / kRefused, error)) {
-    const std::uint64_t number = number_of(entry.path().filename());
-    if (number == 0) continue;
-    ++queue.refused;
-    queue.refused_bytes += entry.file_size(error);
+    const std::string name = entry.path().filename();
+    const std::uint64_t number = number_of(name), bytes = entry.file_size(error);
+    if (number == 0 || error) continue;
+    queue.refused.push_back({entry.last_write_time(error), name, bytes});
+    queue.refused_bytes += bytes;
     next_ = std::max(next_, number + 1);
   }
+  std::sort(queue.refused.begin(), queue.refused.end(),
+            [](const Aside& a, const Aside& b) { return std::tie(a.since, a.name) < std::tie(b.since, b.name); });
+  bytes_ += queue.refused_bytes;
 }
 
-/// With the bytes of `queue` counted.
 std::uint64_t Spool::tidy(const fs::path& folder, Queue& queue) {
-  struct Old {
-    std::string name;
-    fs::file_time_type since;
-    std::uint64_t bytes;
-  };
-  std::vector<Old> all;
-  std::uint64_t left = 0, removed = 0;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder / kRefused, error)) {
-    if (number_of(entry.path().filename()) == 0) continue;
-    all.push_back({entry.path().filename(), entry.last_write_time(error), entry.file_size(error)});
-    left += all.back().bytes;
+  list_refused(folder, queue);
+  const fs::file_time_type now = fs::file_time_type::clock::now();
+  std::uint64_t removed = 0;
+  while (!queue.refused.empty()) {
+    const Aside& oldest = queue.refused.front();
+    if (now - oldest.since <= limits_.refused_age && queue.refused_bytes <= limits_.refused_bytes) break;
+    std::error_code error;
+    removed += fs::remove(folder / kRefused / oldest.name, error) ? 1 : 0;
+    if (error) break;  // it is tried again
+    bytes_ -= oldest.bytes;
+    queue.refused_bytes -= oldest.bytes;
+    queue.refused.pop_front();
   }
-  std::sort(all.begin(), all.end(), [](const Old& a, const Old& b) { return a.name < b.name; });
-  const fs::file_time_type at = fs::file_time_type::clock::now();
-  for (const Old& one : all) {
-    if (at - one.since <= limits_.refused_age && left <= limits_.refused_bytes) continue;
-    if (fs::remove(folder / kRefused / one.name, error)) ++removed;
-    left -= one.bytes;
-  }
-  bytes_ -= queue.refused_bytes;
-  count_refused(folder, queue);
-  bytes_ += queue.refused_bytes;
   return removed;
 }
 
 std::uint64_t Spool::tidy(const std::string& peer) {
   const std::scoped_lock lock(mutex_);
   return tidy(folder_ / peer, queues_[peer]);
-}
-
-// An operator may have removed some of them.
-void Spool::recount_refused() {
-  for (auto& [peer, queue] : queues_) {
-    bytes_ -= queue.refused_bytes;
-    count_refused(folder_ / peer, queue);
-    bytes_ += queue.refused_bytes;
-  }
 }
 
 /// Why a file of this size has no place; nothing where it has.
@@ -196,7 +187,8 @@ std::string Spool::put(const std::string& peer, std::string_view bytes) {
   std::string name;
   {
     const std::scoped_lock lock(mutex_);
-    if (!refusal(peer, bytes.size()).empty()) recount_refused();
+    if (!refusal(peer, bytes.size()).empty())
+      for (auto& [each, queue] : queues_) list_refused(folder_ / each, queue);
     if (std::string why = refusal(peer, bytes.size()); !why.empty()) return why;
     bytes_ += bytes.size();
     queues_[peer].writing += bytes.size();
@@ -241,15 +233,14 @@ void Spool::remove(const std::string& peer, const fs::path& file) {
 }
 
 void Spool::put_aside(const std::string& peer, const fs::path& file) {
-  const fs::path to = folder_ / peer / kRefused / file.filename();
-  const bool moved = ::rename(file.c_str(), to.c_str()) == 0;
-  if (moved) ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);  // since when it lies there
   const std::scoped_lock lock(mutex_);
   Queue& queue = queues_[peer];
   const auto found = queue.files.find(file.filename());
   if (found == queue.files.end()) return;
-  if (moved) {
-    ++queue.refused;
+  const fs::path to = folder_ / peer / kRefused / file.filename();
+  if (::rename(file.c_str(), to.c_str()) == 0) {
+    ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);  // since when it lies there
+    queue.refused.push_back({fs::file_time_type::clock::now(), found->first, found->second});
     queue.refused_bytes += found->second;
   } else {
     bytes_ -= found->second;  // it is gone
@@ -262,7 +253,7 @@ Spool::Waiting Spool::waiting(const std::string& peer) const {
   const std::scoped_lock lock(mutex_);
   const auto queue = queues_.find(peer);
   if (queue == queues_.end()) return {};
-  return {queue->second.files.size(), queue->second.bytes, queue->second.refused};
+  return {queue->second.files.size(), queue->second.bytes, queue->second.refused.size()};
 }
 
 std::vector<std::string> Spool::orphans() const {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -12,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "server/base/clock.h"
 
 namespace echotrain::server {
 
@@ -57,16 +60,22 @@ class Spool {
   std::vector<std::string> orphans() const;
 
  private:
+  struct Aside {
+    std::filesystem::file_time_type since;
+    std::string name;
+    std::uint64_t bytes;
+  };
   struct Queue {
     std::map<std::string, std::uint64_t> files;  // name, bytes; in the order of their numbers
-    std::uint64_t bytes = 0, refused = 0, refused_bytes = 0;
-    std::uint64_t writing = 0;  ///< bytes of files that are being written
+    std::deque<Aside> refused;                   // the oldest first
+    std::uint64_t bytes = 0, refused_bytes = 0;
+    std::uint64_t writing = 0;                ///< bytes of files that are being written
+    std::optional<Clock::time_point> listed;  ///< when `refused` was read from the disk
   };
   std::string refusal(const std::string& peer, std::uint64_t size) const;
   void take_stock(const std::filesystem::path& folder, Queue& queue);
   std::uint64_t tidy(const std::filesystem::path& folder, Queue& queue);
-  void count_refused(const std::filesystem::path& folder, Queue& queue);
-  void recount_refused();
+  void list_refused(const std::filesystem::path& folder, Queue& queue);
 
   const std::filesystem::path folder_;
   const Limits limits_;
