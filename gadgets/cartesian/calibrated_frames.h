@@ -29,6 +29,8 @@ class CalibratedFrames {
   bool wanted(std::uint16_t encoding) const { return calibration_.wanted(encoding); }
   /// Takes what blocks need of any readouts; errors of CalibrationLines::add().
   void add(const Readouts& readouts) { calibration_.add(readouts); }
+  /// CalibrationLines::ready()
+  std::shared_ptr<const Calibration> ready(const FrameKey& key) const { return calibration_.ready(key); }
   /// The frame's last readout has been added: `whole` gives the frame, and may find that there is none (no coils).
   /// ClientError when the frame's coils are not its block's.
   template <class MakeWhole>

@@ -19,10 +19,23 @@ void CalibratedImages::process(Readouts&& readouts, const Emit<CoilImages>& emit
   lines_.keep(readouts);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   lines_.add(readouts);
+  open_ = readouts.last ? nullptr : readouts.frame;
   if (!readouts.last) return;
   frames_.frame_ends(
       *readouts.frame, [&] { return lines_.end(*readouts.frame); },
       [&](HalfFrame&& whole) { images_->process(std::move(whole), emit); });
+}
+
+void CalibratedImages::rest(const Emit<CoilImages>& /*emit*/) {
+  const auto frame = std::exchange(open_, nullptr);
+  if (!frame || scan_->behind) return;
+  const auto calibration = frames_.ready(frame->key);
+  if (!calibration) return;
+  HalfFrame expected = lines_.expected(*frame);
+  if (!expected.lines) return;
+  expected.frame = frame;
+  expected.calibration = calibration;
+  images_->prepare(expected);
 }
 
 void CalibratedImages::finish(End how, const Emit<CoilImages>& emit) {

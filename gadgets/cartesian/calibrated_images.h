@@ -10,14 +10,16 @@
 namespace echotrain {
 
 /// Does what `cartesian_kspace` and a gadget that is HalfFrameImages (`grappa`, `sense`) do one after another, but
-/// transforms each line along x and cuts it to the image as it arrives. On the CPU the loader replaces those gadgets by
-/// this one; it has no name of its own.
+/// transforms each line along x and cuts it to the image as it arrives, and prepares what images are made with as soon
+/// as a frame's reference lines are complete, while no other readouts wait. On the CPU the loader replaces those
+/// gadgets by this one; it has no name of its own.
 class CalibratedImages final : public Gadget<Readouts, CoilImages> {
  public:
   CalibratedImages(const ReferenceOptions& options, std::unique_ptr<HalfFrameImages> images)
       : options_(options), images_(std::move(images)) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
+  void rest(const Emit<CoilImages>& emit) override;
   void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
@@ -26,6 +28,7 @@ class CalibratedImages final : public Gadget<Readouts, CoilImages> {
   Scan* scan_ = nullptr;
   HalfLines lines_;
   CalibratedFrames<HalfFrame> frames_;
+  std::shared_ptr<const Frame> open_;  // that the last batch brought imaging readouts for
 };
 
 }  // namespace echotrain

@@ -302,6 +302,13 @@ std::shared_ptr<const Calibration> CalibrationLines::of(const FrameKey& key) {
   return spaces_.at(key.encoding).accelerated() ? of_other_encoding(key) : nullptr;
 }
 
+std::shared_ptr<const Calibration> CalibrationLines::ready(const FrameKey& key) const {
+  const auto whole = whole_.find(block_of(key));
+  if (whole == whole_.end() || needs_more(whole->first)) return nullptr;
+  const auto open = open_.find(open_key(key));
+  return open == open_.end() || open->second.given ? whole->second : nullptr;
+}
+
 std::shared_ptr<const Calibration> CalibrationLines::of_other_encoding(const FrameKey& key) {
   std::shared_ptr<const Calibration> found;
   for (const auto& [other, block] : whole_) {

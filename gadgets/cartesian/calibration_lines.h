@@ -56,6 +56,9 @@ class CalibrationLines {
   /// The block for a frame; if its contrast or set has none, that of the slice's lowest; else one of another encoding
   /// space with the same field of view, by indices of the frame's matrix. Null: there is none (yet).
   std::shared_ptr<const Calibration> of(const FrameKey& key);
+  /// The block that of() will give for a frame that has not ended, if no more of its reference lines come. Null: it is
+  /// not made yet, will be made anew, or is another contrast's, set's or encoding space's.
+  std::shared_ptr<const Calibration> ready(const FrameKey& key) const;
 
  private:
   enum class Rule { none, automatic, embedded, separate, sliding, center };

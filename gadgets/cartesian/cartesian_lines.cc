@@ -119,22 +119,29 @@ bool placements_fit(const Readouts& readouts, const CartesianSpace& space, Scan&
   }
 }
 
-ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits,
-                        const SampleRange& samples) {
-  const auto [nx, ny, nz] = space.matrix;
-  ClosedLines out;
+SampledLines lines_that_came(const CartesianSpace& space, const std::vector<std::int32_t>& hits,
+                             const SampleRange& samples) {
   std::vector<std::uint8_t> came(hits.size());
-  for (std::size_t row = 0; row < hits.size(); ++row) {
-    came[row] = hits[row] > 0 ? 1 : 0;
-    if (hits[row] <= 1) continue;
-    if (out.factors.empty()) out.factors.assign(hits.size(), 1.0f);
-    out.factors[row] = 1.0f / static_cast<float>(hits[row]);
-  }
-  SampledLines lines = sampled_lines(std::move(came), ny, nz, space.acceleration);
+  std::transform(hits.begin(), hits.end(), came.begin(), [](std::int32_t n) { return n > 0 ? 1 : 0; });
+  SampledLines lines = sampled_lines(std::move(came), space.matrix[1], space.matrix[2], space.acceleration);
   const auto [first_x, last_x] = samples.range();
   lines.first_x = first_x;
   lines.last_x = last_x;
   lines.rows_differ = samples.rows_differ();
+  return lines;
+}
+
+ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits,
+                        const SampleRange& samples) {
+  const auto [nx, ny, nz] = space.matrix;
+  ClosedLines out;
+  for (std::size_t row = 0; row < hits.size(); ++row) {
+    if (hits[row] <= 1) continue;
+    if (out.factors.empty()) out.factors.assign(hits.size(), 1.0f);
+    out.factors[row] = 1.0f / static_cast<float>(hits[row]);
+  }
+  SampledLines lines = lines_that_came(space, hits, samples);
+  const std::int64_t first_x = lines.first_x, last_x = lines.last_x;
 
   const auto changed = std::make_shared<Frame>(frame);
   const std::size_t missing =

@@ -74,6 +74,10 @@ class SampleRange {
   std::array<std::int64_t, 2> common_{0, kFar}, any_{kFar, 0};
 };
 
+/// The rows that came (hits > 0), and the lattice that they form.
+SampledLines lines_that_came(const CartesianSpace& space, const std::vector<std::int32_t>& hits,
+                             const SampleRange& samples);
+
 /// Facts about a frame's rows once the last of them has come.
 struct ClosedLines {
   std::shared_ptr<const Frame> frame;  ///< knows what was acquired, and notes how many rows have not come: of the

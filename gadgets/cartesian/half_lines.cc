@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gadgets/numerics/layout/line_stretches.h"
+#include "gadgets/shared/sampled_lines.h"
 
 namespace echotrain {
 namespace {
@@ -46,6 +47,7 @@ void HalfLines::add(const Readouts& readouts) {
     buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
+  buffer.readouts += std::ssize(rows);
   const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
     buffer.samples.add(placement);
@@ -92,6 +94,28 @@ HalfFrame HalfLines::end(const Frame& frame) {
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.half.view());
   out.half = std::move(buffer.half);
+  return out;
+}
+
+HalfFrame HalfLines::expected(const Frame& frame) {
+  HalfFrame out;
+  const auto at = open_.find(frame.id);
+  if (at == open_.end() || !at->second.half || at->second.foretold) return out;
+  Buffer& buffer = at->second;
+  const CartesianSpace& space = spaces_.at(frame.key.encoding);
+  const std::int64_t rows = (space.last_y - space.first_y + 1) * (space.last_z - space.first_z + 1);
+  if (space.matrix[2] > 1 && 2 * buffer.readouts * space.acceleration[0] * space.acceleration[1] < rows) return out;
+  buffer.foretold = true;
+  std::vector<std::int32_t> hits = buffer.hits;
+  put_back_.count(frame, space, buffer.samples, hits);
+  const SampledLines here = lines_that_came(space, hits, buffer.samples);
+  for (const std::int64_t row :
+       missing_rows(here, space.acceleration, {space.first_y, space.first_z}, {space.last_y, space.last_z}))
+    hits[static_cast<std::size_t>(row)] = 1;
+  SampledLines lines = lines_that_came(space, hits, buffer.samples);
+  if (!lines.lattice) return out;
+  out.lines = std::make_shared<const SampledLines>(std::move(lines));
+  out.geometry = geometry(space);
   return out;
 }
 

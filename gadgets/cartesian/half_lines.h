@@ -29,12 +29,18 @@ class HalfLines {
   void add(const Readouts& readouts);
   /// The frame, whose last readout has been added, without its calibration; its `half` is empty when none came.
   HalfFrame end(const Frame& frame);
+  /// What end() will give of an open frame, less `frame` and `half`, if the rest of the rows that the header announces
+  /// comes too, on the lattice that most of those here agree with. Told once for each frame, of volumes when half of
+  /// their rows have come, which show a shift; before and after that, and where there is no lattice, `lines` is null.
+  HalfFrame expected(const Frame& frame);
 
  private:
   struct Buffer {
     Array<cfloat> half;              // [coil, z * y, x of the image]
     std::vector<std::int32_t> hits;  // per line: how often it came
     SampleRange samples;
+    std::int64_t readouts = 0;
+    bool foretold = false;
     std::unique_ptr<numerics::MemoryShare> paid;  // of hits
   };
   numerics::LineGeometry geometry(const CartesianSpace& space) const;

@@ -33,6 +33,35 @@ bool same_but_repetition(FrameKey a, const FrameKey& b) {
   return a == b;
 }
 
+/// Calls run(begin, end, rows, placement) for each stretch of readouts that have all samples of the range: rows that
+/// imaging readouts have `brought` are -1, and placements are of the range alone.
+template <class Run>
+void for_free_rows(const Readouts& readouts, const CartesianSpace& space, const std::array<std::int64_t, 2>& range,
+                   const std::vector<std::uint8_t>& brought, const Run& run) {
+  const auto [first, last] = range;
+  for_placements(
+      readouts, space,
+      [&, first = first, last = last](std::int64_t begin, std::int64_t end, numerics::LinePlacement placement) {
+        if (placement.first_x > first || placement.first_x + placement.last_sample - placement.first_sample < last)
+          return;
+        placement.first_sample += first - placement.first_x;
+        placement.last_sample = placement.first_sample + last - first;
+        placement.first_x = first;
+        std::vector<std::int32_t> rows;
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int32_t row = row_of(readouts.heads[static_cast<std::size_t>(i)], space);
+          rows.push_back(row >= 0 && brought[static_cast<std::size_t>(row)] != 0 ? -1 : row);
+        }
+        run(begin, end, rows, placement);
+      });
+}
+
+std::vector<std::uint8_t> rows_with(const std::vector<std::int32_t>& hits) {
+  std::vector<std::uint8_t> brought(hits.size());
+  std::transform(hits.begin(), hits.end(), brought.begin(), [](std::int32_t n) { return n > 0 ? 1 : 0; });
+  return brought;
+}
+
 }  // namespace
 
 void PutBack::start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces,
@@ -88,10 +117,9 @@ std::int64_t PutBack::give(const Frame& frame, const CartesianSpace& space, std:
   if (at == kept_.end()) return 0;
   const std::vector<Readouts> mine = std::move(at->second.readouts);
   forget(at);
-  const auto [first, last] = samples.range();
-  if (first == last) return 0;
-  std::vector<std::uint8_t> brought(hits.size());  // by imaging readouts
-  std::transform(hits.begin(), hits.end(), brought.begin(), [](std::int32_t n) { return n > 0 ? 1 : 0; });
+  const auto range = samples.range();
+  if (range[0] == range[1]) return 0;
+  const std::vector<std::uint8_t> brought = rows_with(hits);
   std::int64_t filled = 0;
   for (const Readouts& readouts : mine) {
     const auto& shape = readouts.data.shape();  // [readout, coil, sample]
@@ -100,26 +128,28 @@ std::int64_t PutBack::give(const Frame& frame, const CartesianSpace& space, std:
           "the images' readouts of slice {} come with {} coils, the calibration readouts with {}; both must "
           "come with the same coils, or choose `calibration: none` and `put_back: false`",
           key.slice, coils, shape[1]));
-    for_placements(
-        readouts, space,
-        [&, first = first, last = last](std::int64_t begin, std::int64_t end, numerics::LinePlacement placement) {
-          if (placement.first_x > first || placement.first_x + placement.last_sample - placement.first_sample < last)
-            return;
-          placement.first_sample += first - placement.first_x;
-          placement.last_sample = placement.first_sample + last - first;
-          placement.first_x = first;
-          std::vector<std::int32_t> rows;
-          for (std::int64_t i = begin; i < end; ++i) {
-            std::int32_t row = row_of(readouts.heads[static_cast<std::size_t>(i)], space);
-            if (row >= 0 && brought[static_cast<std::size_t>(row)] != 0) row = -1;
-            if (row >= 0 && ++hits[static_cast<std::size_t>(row)] == 1) ++filled;
-            rows.push_back(row);
-          }
-          add(readouts.data.view().part(begin * shape[1] * shape[2], {end - begin, shape[1], shape[2]}), rows,
-              placement);
-        });
+    for_free_rows(readouts, space, range, brought,
+                  [&](std::int64_t begin, std::int64_t end, const auto& rows, const auto& placement) {
+                    for (const std::int32_t row : rows)
+                      if (row >= 0 && ++hits[static_cast<std::size_t>(row)] == 1) ++filled;
+                    add(readouts.data.view().part(begin * shape[1] * shape[2], {end - begin, shape[1], shape[2]}), rows,
+                        placement);
+                  });
   }
   return filled;
+}
+
+void PutBack::count(const Frame& frame, const CartesianSpace& space, const SampleRange& samples,
+                    std::vector<std::int32_t>& hits) const {
+  const auto at = kept_.find(frame_of(frame.reference));
+  const auto range = samples.range();
+  if (at == kept_.end() || range[0] == range[1]) return;
+  const std::vector<std::uint8_t> brought = rows_with(hits);
+  for (const Readouts& readouts : at->second.readouts)
+    for_free_rows(readouts, space, range, brought, [&](std::int64_t, std::int64_t, const auto& rows, const auto&) {
+      for (const std::int32_t row : rows)
+        if (row >= 0) ++hits[static_cast<std::size_t>(row)];
+    });
 }
 
 }  // namespace echotrain

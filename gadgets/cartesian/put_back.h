@@ -34,6 +34,9 @@ class PutBack {
   /// (per row, as rows_of() does). Returns how many rows they fill. ClientError when they have not `coils` coils.
   std::int64_t give(const Frame& frame, const CartesianSpace& space, std::int64_t coils, const SampleRange& samples,
                     std::vector<std::int32_t>& hits, const Add& add);
+  /// Counts in `hits` the lines that have come for the frame so far, as give() would.
+  void count(const Frame& frame, const CartesianSpace& space, const SampleRange& samples,
+             std::vector<std::int32_t>& hits) const;
 
  private:
   struct Kept {

@@ -33,6 +33,7 @@ class Grappa final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
   explicit Grappa(const Options& options);
   void start(const protocol::Header& header, Scan& scan) override { frames_.start(header, scan); }
   void process(KSpace&& kspace, const Emit<CoilImages>& emit) override { frames_.process(std::move(kspace), emit); }
+  void prepare(const HalfFrame& expected) override { frames_.prepare(expected); }
   void process(HalfFrame&& frame, const Emit<CoilImages>& emit) override { frames_.process(std::move(frame), emit); }
 
  private:

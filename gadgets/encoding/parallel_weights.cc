@@ -152,22 +152,41 @@ ParallelWeights::Found ParallelWeights::of(const Calibration& calibration, const
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& entry) { return entry.same(wanted); });
   if (found != kept_.end()) {
     kept_.splice(kept_.begin(), kept_, found);
-    ++scan_->numbers.weights_reused;
-    return {found->weights, true};
+    const bool reused = !std::exchange(found->early, false);
+    if (reused) ++scan_->numbers.weights_reused;
+    return {found->weights, reused};
   }
+  const auto missed = [&](const Entry& entry) { return entry.early && entry.of == wanted.of; };
+  if (kept_.remove_if(missed) > 0) prepares_ = false;
   // Encoding spaces that share a block have copies of it, each for its own matrix.
   kept_.remove_if([&](const Entry& entry) {
     return entry.of == wanted.of && entry.calibration != wanted.calibration &&
            entry.geometry.encoded == geometry.encoded && entry.geometry.padded == geometry.padded;
   });
-  const auto begin = std::chrono::steady_clock::now();
   try {
-    wanted.weights = make(calibration, wanted);
+    add(calibration, wanted);
   } catch (const numerics::ResourceError&) {
     if (kept_.empty()) throw;
     kept_.clear();
-    wanted.weights = make(calibration, wanted);
+    add(calibration, std::move(wanted));
   }
+  return {kept_.front().weights, false};
+}
+
+void ParallelWeights::prepare(const Calibration& calibration, const SampledLines& lines, const LineGeometry& geometry) {
+  Entry wanted{calibration.id, calibration.key, lines, geometry, nullptr, true};
+  const auto of_block = [&](const Entry& entry) { return entry.calibration == wanted.calibration; };
+  if (!prepares_ || std::any_of(kept_.begin(), kept_.end(), of_block)) return;
+  try {
+    add(calibration, std::move(wanted));
+  } catch (const numerics::ResourceError&) {  // the frame may find more
+    prepares_ = false;
+  }
+}
+
+void ParallelWeights::add(const Calibration& calibration, Entry wanted) {
+  const auto begin = std::chrono::steady_clock::now();
+  wanted.weights = make(calibration, wanted);
   scan_->numbers.weights_ms +=
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   ++scan_->numbers.weights_made;
@@ -177,7 +196,6 @@ ParallelWeights::Found ParallelWeights::of(const Calibration& calibration, const
     sum += entry->bytes();
     entry = entry != kept_.begin() && sum > options_.most_bytes ? kept_.erase(entry) : std::next(entry);
   }
-  return {kept_.front().weights, false};
 }
 
 std::shared_ptr<const Weights> ParallelWeights::make(const Calibration& calibration, const Entry& entry) const {

@@ -64,6 +64,9 @@ class ParallelWeights {
   /// `lines` form a lattice, and their matrix is that of the geometry. Weights that cannot be made say why, and are
   /// not tried again. ResourceError when the scan's memory is exhausted; Stopped when it is to stop.
   Found of(const Calibration& calibration, const SampledLines& lines, const numerics::LineGeometry& geometry);
+  /// Makes a block's first weights before a frame asks for them with of(), which then does not count them as reused.
+  /// After a frame that asks for others in their place, or where memory is short, this does nothing any more.
+  void prepare(const Calibration& calibration, const SampledLines& lines, const numerics::LineGeometry& geometry);
 
   std::size_t kept() const { return kept_.size(); }
 
@@ -74,13 +77,16 @@ class ParallelWeights {
     SampledLines lines;
     numerics::LineGeometry geometry;
     std::shared_ptr<const Weights> weights;
+    bool early = false;  // no frame has asked for them yet
     bool same(const Entry& other) const;
     std::uint64_t bytes() const { return weights->bytes() + lines.came.size(); }
   };
   std::shared_ptr<const Weights> make(const Calibration& calibration, const Entry& entry) const;
+  void add(const Calibration& calibration, Entry wanted);
 
   WeightsOptions options_;
   Scan* scan_ = nullptr;
+  bool prepares_ = true;
   std::list<Entry> kept_;  // most recently used first
 };
 

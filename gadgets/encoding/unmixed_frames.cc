@@ -78,6 +78,15 @@ void UnmixedFrames::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
 
 void UnmixedFrames::process(HalfFrame&& frame, const Emit<CoilImages>& emit) { unmix({std::move(frame), {}}, emit); }
 
+void UnmixedFrames::prepare(const HalfFrame& expected) {
+  const std::uint16_t encoding = expected.frame->key.encoding;
+  const Steps& announced = announced_.at(encoding);
+  const SampledLines& lines = *expected.lines;
+  if ((announced[0] <= 1 && announced[1] <= 1) || !no_fit_.at(encoding).empty() || lines.first_x >= lines.last_x)
+    return;
+  weights_.prepare(*expected.calibration, lines, expected.geometry);
+}
+
 void UnmixedFrames::unmix(Acquired&& acquired, const Emit<CoilImages>& emit) {
   const HalfFrame& facts = acquired.facts;
   check(facts);

@@ -35,6 +35,8 @@ class UnmixedFrames {
   void process(KSpace&& kspace, const Emit<CoilImages>& emit);
   /// The same of lines that were transformed along x as they came.
   void process(HalfFrame&& frame, const Emit<CoilImages>& emit);
+  /// Makes the weights of a frame that will probably end with these facts, where it can be unmixed.
+  void prepare(const HalfFrame& expected);
 
  private:
   using Steps = std::array<std::uint16_t, 2>;  // y, z

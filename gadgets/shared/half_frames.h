@@ -26,6 +26,8 @@ class HalfFrameImages {
   virtual ~HalfFrameImages() = default;
   /// As AnyGadget::start().
   virtual void start(const protocol::Header& header, Scan& scan) = 0;
+  /// Makes early what the frame's images will need. It will probably end with these facts; its `half` is empty.
+  virtual void prepare(const HalfFrame& expected) = 0;
   virtual void process(HalfFrame&& frame, const Emit<CoilImages>& emit) = 0;
 };
 

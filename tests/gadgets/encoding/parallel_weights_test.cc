@@ -92,6 +92,25 @@ TEST_P(ParallelWeightsTest, ThoseUnusedForLongestGoFirst) {
   EXPECT_EQ(one.kept(), 1u);
 }
 
+TEST_P(ParallelWeightsTest, AreMadeBeforeTheyAreAskedFor) {
+  Scan s = scan();
+  ParallelWeights weights({});
+  weights.start(s);
+  const Calibration a = block(compute(), 1), b = block(compute(), 2), c = block(compute(), 3);
+  weights.prepare(a, every_second(0), kGeometry);
+  weights.prepare(a, every_second(0), kGeometry);
+  EXPECT_EQ(s.numbers.weights_made, 1u);
+  EXPECT_FALSE(weights.of(a, every_second(0), kGeometry).reused);
+  EXPECT_TRUE(weights.of(a, every_second(0), kGeometry).reused);
+  EXPECT_EQ(s.numbers.weights_made, 1u);
+  EXPECT_EQ(s.numbers.weights_reused, 1u);
+  weights.prepare(b, every_second(0), kGeometry);
+  EXPECT_FALSE(weights.of(b, every_second(1), kGeometry).reused);  // others than were expected
+  EXPECT_EQ(weights.kept(), 2u);
+  weights.prepare(c, every_second(0), kGeometry);
+  EXPECT_EQ(s.numbers.weights_made, 3u);
+}
+
 TEST_P(ParallelWeightsTest, ALaterBlockTakesThePlaceOfItsSlices) {
   Scan s = scan();
   ParallelWeights weights({});
