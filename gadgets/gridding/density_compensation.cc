@@ -144,7 +144,8 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
 
 void DensityCompensation::give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit) {
   const std::shared_ptr<const Frame>& frame = readouts.frame;
-  const bool starts = open.given == 0;
+  // Decided once: what comes later may begin a shorter trajectory.
+  const bool starts = open.batches.empty();
   if (starts) {
     open.expected = known_.beginning(frame->key.encoding, trajectory_of(readouts));
     open.in_parts = open.expected || weights_per_readout(options_, frame->expected_readouts > 0);

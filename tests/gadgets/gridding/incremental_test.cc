@@ -78,6 +78,23 @@ TEST_P(IncrementalTest, WhatIsNotAsExpectedIsGriddedAnew) {
   }
 }
 
+// A frame whose last batch is what another frame is as a whole: all of its readouts count.
+TEST_P(IncrementalTest, TheEndOfAFrameIsNotTakenForAFrameKnownBefore) {
+  constexpr std::size_t kBatch = 50;
+  const Blob blob{2, {3, -2, 0}}, other{2, {-2, 4, 0}};
+  const Path usual = radial(151, 96);
+  Path end = usual;
+  end.k.erase(end.k.begin(), end.k.end() - kBatch);
+  Path whole = usual;
+  whole.k.erase(whole.k.begin(), whole.k.end() - 3 * kBatch);
+  std::vector<Acquisition> scan;
+  append_repetition(scan, sample(end, {blob}), 0);
+  append_repetition(scan, sample(whole, {other}), 1);
+  const auto h = header({.encoded = {48, 45, 1}, .trajectory = "radial"});
+  const auto out = run(gridded("method: ramp", kInParts), h, scan, split_by(GetParam(), kBatch));
+  expect_same_images(out, run(gridded("method: ramp", kAtOnce), h, scan, split_by(GetParam(), kBatch)));
+}
+
 TEST_P(IncrementalTest, WeightsThatComeWithTheDataNeedNoWaiting) {
   const Blob blob{2, {3, -2, 0}};
   const auto scan = sample(spiral(31, 300, 4), {blob, blob, blob});
