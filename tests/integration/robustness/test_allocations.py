@@ -1,7 +1,7 @@
 """Each allocation of one scan of each family of pipelines fails, one at a time: the client has its images or is told why
 not, the server lives, and the same scan has the right images at once.
 
-160 allocations, spread evenly over families and over each scan; with CI_FULL=1 one after the other, until a scan makes
+304 allocations, spread evenly over families and over each scan; with CI_FULL=1 one after the other, until a scan makes
 fewer. test_faults.py has what happens when memory stays short.
 """
 
@@ -19,42 +19,7 @@ from faulty_clients import KEEPS_NONE, Witness, talk
 from programs import Server
 
 FULL = os.environ.get("CI_FULL") == "1"
-SAMPLED = 160
-
-
-def made_by(*options):
-    return lambda name, folder: stopping.simulated(folder, name, *options)
-
-
-def sent(make, *arguments, **options):
-    return lambda name, _: stopping.stream(wire.config_file(name), make(*arguments, **options))
-
-
-def off_resonance(name, _):
-    header, *readouts = stopping.radial(32, 2, 2, 40, 64, weighted=True)
-    return stopping.stream(wire.config_file(name), [header, stopping.field_map(32, 100), *readouts])
-
-
-LEFT_OUT = ("--acceleration", 2, "--calibration", 16, "--matrix", 48, "--coils", 4)
-RADIAL = (32, 2, 4, 60, 64)  # matrix, dimensions, coils, spokes, samples
-FAMILIES = {
-    "cartesian_2d": sent(stopping.cartesian, 32, 2, 2),
-    "cartesian_grappa": made_by("--trajectory", "cartesian", *LEFT_OUT),
-    "cartesian_sense": made_by("--trajectory", "cartesian", *LEFT_OUT),
-    "cartesian_compressed_sensing": made_by("--trajectory", "cartesian", *LEFT_OUT),
-    "cartesian_cine": made_by(*stopping.HEART, "--matrix", 32, "--coils", 2),
-    "epi_2d": made_by("--trajectory", "epi", "--matrix", 32, "--coils", 2),
-    "radial_2d": sent(stopping.radial, *RADIAL),
-    "radial_realtime": sent(stopping.radial, *RADIAL),
-    "spiral_off_resonance": off_resonance,
-    "cg_sense_2d": sent(stopping.radial, *RADIAL),
-    "fhd_pcg_2d": sent(stopping.radial, *RADIAL),
-    "nlinv_cartesian": sent(stopping.cartesian, 32, 2),
-    "grasp_2d": sent(stopping.radial, *RADIAL),
-    "stack_of_stars": made_by("--trajectory", "stack_of_stars", "--partitions", 4, "--coils", 2, "--matrix", 32),
-    "ultrasound_plane_wave": made_by(*stopping.WAVES, "--matrix", 64, "--angles", 1, "--frames", 1),
-    "images_denoise": sent(stopping.images, 2, 32),
-}
+SAMPLED = 304  # 19 of each
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +47,7 @@ def numbers(calls):
     """Of the calls that fail: one at random of each equal part, or all, also those that only a failure brings."""
     if FULL:
         return itertools.count(1)
-    parts = min(calls, SAMPLED // len(FAMILIES))
+    parts = min(calls, SAMPLED // len(stopping.FAMILIES))
     bounds = [1 + calls * i // parts for i in range(parts + 1)]
     return (random.Random(calls + i).randrange(bounds[i], bounds[i + 1]) for i in range(parts))
 
@@ -93,9 +58,9 @@ def is_right(images, truth):
     assert all(reference.nrmse(a.pixels, b.pixels) < 1e-4 for a, b in zip(images, truth) if b.pixels.any())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", stopping.FAMILIES)
 def test_each_allocation_fails_once(tmp_path, server, twin, witness, family):
-    stream = FAMILIES[family](family, tmp_path)
+    stream = stopping.FAMILIES[family](family, tmp_path)
     truth = wire.parse(talk(twin.address, stream)).images
     assert truth
     is_right(wire.parse(talk(server.address, stream)).images, truth)  # caches are filled

@@ -184,6 +184,42 @@ def shipped_scan(name, folder, large):
     return by_name(images(100, 1024) if large else images(40, 256))
 
 
+def _made_by(*options):
+    return lambda name, folder: simulated(folder, name, *options)
+
+
+def _sent(make, *arguments, **options):
+    return lambda name, _: stream(wire.config_file(name), make(*arguments, **options))
+
+
+def _off_resonance(name, _):
+    header, *readouts = radial(32, 2, 2, 40, 64, weighted=True)
+    return stream(wire.config_file(name), [header, field_map(32, 100), *readouts])
+
+
+LEFT_OUT = ("--acceleration", 2, "--calibration", 16, "--matrix", 48, "--coils", 4)
+RADIAL = (32, 2, 4, 60, 64)  # matrix, dimensions, coils, spokes, samples
+# Of each family of pipelines one, and what makes a small scan for it.
+FAMILIES = {
+    "cartesian_2d": _sent(cartesian, 32, 2, 2),
+    "cartesian_grappa": _made_by("--trajectory", "cartesian", *LEFT_OUT),
+    "cartesian_sense": _made_by("--trajectory", "cartesian", *LEFT_OUT),
+    "cartesian_compressed_sensing": _made_by("--trajectory", "cartesian", *LEFT_OUT),
+    "cartesian_cine": _made_by(*HEART, "--matrix", 32, "--coils", 2),
+    "epi_2d": _made_by("--trajectory", "epi", "--matrix", 32, "--coils", 2),
+    "radial_2d": _sent(radial, *RADIAL),
+    "radial_realtime": _sent(radial, *RADIAL),
+    "spiral_off_resonance": _off_resonance,
+    "cg_sense_2d": _sent(radial, *RADIAL),
+    "fhd_pcg_2d": _sent(radial, *RADIAL),
+    "nlinv_cartesian": _sent(cartesian, 32, 2),
+    "grasp_2d": _sent(radial, *RADIAL),
+    "stack_of_stars": _made_by("--trajectory", "stack_of_stars", "--partitions", 4, "--coils", 2, "--matrix", 32),
+    "ultrasound_plane_wave": _made_by(*WAVES, "--matrix", 64, "--angles", 1, "--frames", 1),
+    "images_denoise": _sent(images, 2, 32),
+}
+
+
 def shipped_names():
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
