@@ -317,23 +317,32 @@ def problem_of(name, program, folder):
 
 
 def compare(name, server, arguments, folder):
-    problem, (options, iterations), rows = problem_of(name, arguments.program, folder), CASES[name], []
+    problem, (options, iterations) = problem_of(name, arguments.program, folder), CASES[name]
+    found = {}  # (program, iterations) -> [J, [seconds], [seconds of the processor]]
+
+    def add(program, count, images, seconds, work):
+        entry = found.setdefault((program, count), [problem.objective(images), [], []])
+        entry[1].append(seconds)
+        entry[2].append(work)
+
     if arguments.server:
         problem.ours(server, f"{options}, iterations: 1, tolerance: 0")
-        for count in iterations["ours"]:
+    for _ in range(arguments.rounds):
+        for count in iterations["ours"] if arguments.server else []:
             images, seconds, work, _ = problem.ours(server, f"{options}, iterations: {count}, tolerance: 0")
-            rows.append(("ours", count, problem.objective(images), seconds, work))
-    for mirror in (False, True) if isinstance(problem, Grasp) else (False,):
-        for count in iterations["bart"] if arguments.bart else []:
-            before = children()
-            images, seconds = problem.bart(folder, mirror, ("-i", count))
-            rows.append((f"bart{', mirrored' * mirror}", count, problem.objective(images), seconds, children() - before))
-    if arguments.sigpy and isinstance(problem, Grasp):
-        for count, (images, seconds, work) in zip(iterations["sigpy"], problem.sigpy(folder, arguments.sigpy, iterations["sigpy"])):
-            rows.append(("sigpy, mirrored", count, problem.objective(images), seconds, work))
+            add("ours", count, images, seconds, work)
+        for mirror in (False, True) if isinstance(problem, Grasp) else (False,):
+            for count in iterations["bart"] if arguments.bart else []:
+                before = children()
+                images, seconds = problem.bart(folder, mirror, ("-i", count))
+                add(f"bart{', mirrored' * mirror}", count, images, seconds, children() - before)
+        if arguments.sigpy and isinstance(problem, Grasp):
+            results = problem.sigpy(folder, arguments.sigpy, iterations["sigpy"])
+            for count, result in zip(iterations["sigpy"], results):
+                add("sigpy, mirrored", count, *result)
     print(f"\n{name}")
-    report(rows)
-    least = {ours: min((row[2] for row in rows if (row[0] == "ours") == ours), default=np.inf) for ours in (True, False)}
+    report([(*row, value, np.median(seconds), np.median(work)) for row, (value, seconds, work) in found.items()])
+    least = {ours: min((v[0] for row, v in found.items() if (row[0] == "ours") == ours), default=np.inf) for ours in (True, False)}
     return least[True] > 1.001 * least[False]
 
 
@@ -342,6 +351,7 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--rounds", type=int, default=1, help="times are medians of these")
     parser.add_argument("--no-bart", dest="bart", action="store_false")
     parser.add_argument("--sigpy", help="a Python that has sigpy")
     parser.add_argument("--no-server", dest="server", action="store_false")
