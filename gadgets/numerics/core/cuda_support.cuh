@@ -6,42 +6,27 @@
 #include <string>
 
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/core/errors.h"
 
 namespace echotrain::numerics::cuda {
 
-/// Errors after which every further call in this process fails (CUDA Runtime API, "cudaError": "... the process must be
-/// terminated and relaunched"). Older toolkits lack the names of those that stand as numbers.
-inline bool is_sticky(cudaError_t status) {
-  constexpr int kContained = 226, kTensorMemoryLeak = 721;
-  switch (static_cast<int>(status)) {
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case kContained:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case kTensorMemoryLeak:
-    case cudaErrorMpsClientTerminated:
-    case cudaErrorExternalDevice:
-      return true;
-    default:
-      return false;
-  }
-}
+inline bool is_sticky(cudaError_t status) { return fault_of(static_cast<int>(status)) == CudaFault::lost; }
 
-/// ResourceError when a CUDA call failed; DeviceLost when none will succeed any more.
+/// ResourceError when a CUDA call failed: DeviceLost when none will succeed any more, DeviceFailed when it was for
+/// another reason than memory.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears the error, so that the next call is not blamed for it
   const std::string text = std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(status);
-  if (is_sticky(status)) throw DeviceLost(text);
-  throw ResourceError(text);
+  switch (fault_of(static_cast<int>(status))) {
+    case CudaFault::lost:
+      throw DeviceLost(text);
+    case CudaFault::memory:
+      throw ResourceError(text);
+    case CudaFault::other:
+      break;
+  }
+  throw DeviceFailed(text, static_cast<int>(status));
 }
 
 /// The stream to launch on. Makes the context's device the calling thread's current one.
