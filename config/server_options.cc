@@ -224,6 +224,10 @@ const OptionTable<ServerOptions>& server_option_table() {
                    "the images of what has come")
           .seconds("max_compute_s", &S::max_compute_s,
                    "longest time that a scan computes after its client has sent everything; then it is stopped")
+          .seconds("max_step_s", &S::max_step_s,
+                   "longest time that a scan which computes shows no sign of life (steps of milliseconds, as a rule); "
+                   "then it hangs: its client hears so, and where a GPU hangs the server ends; 0: no bound",
+                   0)
           .seconds("message_timeout_s", &S::message_timeout_s, "longest pause inside a message")
           .seconds("send_timeout_s", &S::send_timeout_s,
                    "longest wait for a client that does not read, and at a scan's end for the disk")

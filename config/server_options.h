@@ -135,6 +135,7 @@ struct ServerOptions {
   double pause_s = 10;
   double max_scan_s = 43200;     ///< from the scan's beginning to the client's CLOSE
   double max_compute_s = 21600;  ///< after that
+  double max_step_s = 600;       ///< without a step of a scan that works; 0: no bound
   double message_timeout_s = 30;
   double send_timeout_s = 60;
   double drain_timeout_s = 5;

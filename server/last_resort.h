@@ -2,21 +2,26 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
 namespace echotrain::server {
 
-/// A thread of its own, because what hangs may be any other. All members are called by one thread at a time.
+/// A thread of its own, because what hangs may be any other. Thread-safe.
 class LastResort {
  public:
-  /// Unless disarm() comes first: ends the process after `time`, with EXIT_FAILURE and without any destructor. The log
+  /// Unless disarm() comes first: ends the process after `time`, with this status and without any destructor. The log
   /// gets what `what_hangs` says.
-  void arm(std::chrono::steady_clock::duration time, std::function<std::string()> what_hangs);
-  void disarm() { thread_ = {}; }
+  void arm(
+      std::chrono::steady_clock::duration time, std::function<std::string()> what_hangs,
+      std::function<int()> status = [] { return EXIT_FAILURE; });
+  void disarm();
 
  private:
+  std::mutex mutex_;
   std::jthread thread_;
 };
 

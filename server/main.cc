@@ -37,7 +37,6 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
-constexpr int kDeviceLost = 3;
 
 constexpr const char* kExamples = R"(Examples:
   echotrain-server                                     serve on 127.0.0.1:9002
@@ -187,7 +186,12 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   const std::shared_ptr<numerics::Resources> resources = make_resources(options);
   if (request.stdio) {
     const server::Environment environment = server::make_environment(options, std::move(library), registry, resources);
-    return server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO) ? EXIT_SUCCESS : kFailed;
+    const bool complete = server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO);
+    const bool broken = environment.readiness->state() == server::Readiness::State::broken;
+    if (environment.captures) environment.captures->finish();
+    if (environment.sinks) environment.sinks->finish();
+    std::fflush(nullptr);
+    std::_Exit(broken ? server::Server::kBrokenStatus : complete ? EXIT_SUCCESS : kFailed);  // as below
   }
   // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
   // is done must not turn a clean stop into a death by signal.
@@ -198,7 +202,7 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
   if (!server->agent_address().empty()) fmt::print("agent-check on {}\n", server->agent_address());
   std::fflush(stdout);
-  const int code = server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
+  const int code = server->run() == server::Server::End::broken ? server::Server::kBrokenStatus : EXIT_SUCCESS;
   // Nothing is left to do: captures and images for peers are on the disk. Destructors would only take time, and what
   // they destroy may be in use: by a thread that computes for a session that was cut off, or that tunes.
   std::fflush(nullptr);

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <csignal>
@@ -38,18 +39,23 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
       patience_(control_),
       tidying_(control_),
       warming_(control_),
+      watching_(control_),
       supervision_(control_, environment_),
       listener_(context_, environment_, [this] { emptied(); }) {
   open_admin_port();
   environment_.readiness->on_broken([this] {
     write_log(LogLevel::error, environment_.readiness->reason() +
                                    "; no longer ready: running scans may finish, then this process ends with an error");
+    if (owns_process_) arm(broken_resort_);
     stop();
   });
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
 }
 
-Server::~Server() { environment_.texts->end(); }
+Server::~Server() {
+  environment_.texts->end();
+  environment_.stuck->wait();  // while there is a context, of which their sessions' wakers know
+}
 
 // An address that somebody asked for must work. The default one may be taken by another server of this machine, which
 // must not keep this one from serving.
@@ -143,6 +149,9 @@ Server::End Server::run() {
   else
     become_ready();
   tidy_later();
+  tuner_progress_.emplace(environment_.idle_tuner->progress());
+  if (warm_up_) warm_up_progress_.emplace(warm_up_->progress());
+  watch_later();
   // Sessions catch what they throw. An exception outside of them (no memory left for a handler, for example) ends that
   // handler only, not the process.
   const auto serve = [this] {
@@ -164,6 +173,7 @@ Server::End Server::run() {
   // Images that wait for peers are on the disk then.
   if (environment_.sinks) environment_.sinks->finish();
   last_resort_.disarm();
+  broken_resort_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }
 
@@ -194,6 +204,34 @@ void Server::tidy_later() {
   });
 }
 
+// Sessions look at their scans themselves.
+void Server::watch_later() {
+  constexpr double kMost_s = 1;
+  const double most_s = environment_.options.max_step_s;
+  watching_.expires_after(seconds(most_s > 0 ? std::min(kMost_s, most_s / 8) : kMost_s));
+  watching_.async_wait([this](const error_code& cancelled) {
+    if (cancelled || ended_) return;
+    environment_.stuck->look();
+    look_at(tuner_progress_, "the thread that tunes while no scan runs");
+    look_at(warm_up_progress_, "the warm-up");
+    watch_later();
+  });
+}
+
+void Server::look_at(std::optional<numerics::ProgressAge>& age, const char* whose) {
+  const double most_s = environment_.options.max_step_s;
+  if (!age || std::chrono::duration<double>(age->look(Clock::now())).count() <= most_s || most_s <= 0) return;
+  const std::string* const at = age->progress().at();
+  const bool on_device = age->progress().on_device();
+  age.reset();
+  const std::string text = fmt::format("{} hangs{}: no sign of life for {} s (max_step_s)", whose,
+                                       at != nullptr ? fmt::format(" in '{}'", *at) : "", most_s);
+  if (on_device)
+    environment_.readiness->break_down("a GPU does not answer: " + text);
+  else
+    write_log(LogLevel::error, text);
+}
+
 void Server::stop() {
   environment_.readiness->drain();
   asio::post(control_, [this] {
@@ -216,7 +254,7 @@ void Server::stop() {
 void Server::close_down() {
   if (std::exchange(closing_, true)) return;
   const Clock::duration allowed = seconds(environment_.options.shutdown_timeout_s);
-  if (owns_process_) last_resort_.arm(allowed + kEnd, [this] { return what_hangs(); });
+  if (owns_process_) arm(last_resort_);
   patience_.expires_after(allowed);
   patience_.async_wait([this](const error_code& cancelled) {
     if (!cancelled) out_of_time();
@@ -225,6 +263,12 @@ void Server::close_down() {
   if (warm_up_) warm_up_->stop();
   warming_.cancel();
   listener_.stop();
+}
+
+void Server::arm(LastResort& resort) {
+  resort.arm(
+      seconds(environment_.options.shutdown_timeout_s) + kEnd, [this] { return what_hangs(); },
+      [this] { return environment_.readiness->state() == Readiness::State::broken ? kBrokenStatus : EXIT_FAILURE; });
 }
 
 // Runs on control_.
@@ -254,6 +298,7 @@ void Server::emptied() {
     patience_.cancel();
     ended_ = true;
     tidying_.cancel();
+    watching_.cancel();
     signals_.cancel();
     supervision_.end();
     if (admin_) admin_->stop();

@@ -6,9 +6,11 @@
 #include <boost/asio/strand.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "config/server_options.h"
+#include "gadgets/numerics/core/progress.h"
 #include "server/base/port.h"
 #include "server/base/signal.h"
 #include "server/last_resort.h"
@@ -47,6 +49,7 @@ class Server {
   /// Serves until stop() has been called, or a device is lost, the last session has ended and its capture is on the
   /// disk. To be called once.
   enum class End { asked, broken };
+  static constexpr int kBrokenStatus = 3;  ///< of a process whose server is broken
   End run();
   /// Makes the server not ready; it accepts no more clients after shutdown_delay_s (at once when a device is lost);
   /// running scans may then finish for shutdown_timeout_s, are ended with fatal `shutdown`, and a second later
@@ -60,27 +63,32 @@ class Server {
   void open_admin_port();
   void close_down();
   void out_of_time();
+  void arm(LastResort& resort);
   std::string what_hangs() const;
   void await_stop_signal();
   void await_hangup();
   void tidy_later();
+  void watch_later();
+  void look_at(std::optional<numerics::ProgressAge>& age, const char* whose);
 
   const Environment environment_;
   asio::io_context context_;
   asio::strand<asio::io_context::executor_type> control_;
   asio::signal_set signals_, hangup_;
-  asio::steady_timer patience_, tidying_, warming_;
+  asio::steady_timer patience_, tidying_, warming_, watching_;
   bool ready_ = false;         // on control_
   bool stopping_ = false;      // on control_
   bool closing_ = false;       // on control_
   bool ended_ = false;         // on control_
   bool owns_process_ = false;  // set before run()
-  Supervision supervision_;    // on control_
+  /// Of threads that work beside the sessions; none where it hangs, or where nobody is there; on control_.
+  std::optional<numerics::ProgressAge> tuner_progress_, warm_up_progress_;
+  Supervision supervision_;  // on control_
   Listener listener_;
   std::unique_ptr<Port> admin_;  // null: there is none; ends before the listener, which its threads may be asking
   std::unique_ptr<Port> agent_;  // null: there is none
-  LastResort last_resort_;
-  std::unique_ptr<WarmUp> warm_up_;  // null: there is none; ends first, as it posts to the context
+  LastResort last_resort_, broken_resort_;  // of a stop; of a server that breaks down, whose control_ may hang, too
+  std::unique_ptr<WarmUp> warm_up_;         // null: there is none; ends first, as it posts to the context
 };
 
 }  // namespace echotrain::server

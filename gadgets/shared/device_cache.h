@@ -62,15 +62,16 @@ class DeviceCache : private numerics::Droppable {
           ++hits_;
           return {found, true, 0};
         }
-        if (!is_being_made(place, request)) break;
+        const auto making = being_made(place, request);
+        if (making == being_made_.end()) break;
         if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();  // the maker may need the core
         // Woken too where the maker failed or was stopped: then this session, or another that waits, makes it.
-        changed_.wait(lock, session.stop_token(), [&, seen = made_] { return seen != made_; });
+        wait(lock, session, making->progress);
         lock.unlock();
         session.check_stop();
         lock.lock();
       }
-      being_made_.push_back({place, &request});
+      being_made_.push_back({place, &request, numerics::Progress::of_thread()});
       ++misses_;
     }
     const auto begin = std::chrono::steady_clock::now();
@@ -154,6 +155,12 @@ class DeviceCache : private numerics::Droppable {
     std::uint64_t used;  // when last, by the budget's clock
   };
 
+  struct Making {
+    Place place;
+    const Request* request;
+    std::shared_ptr<numerics::Progress> progress;  // of who makes it; null: nobody looks
+  };
+
   /// Makes the object on a device of its own if it may be within the bound; else in the session's memory.
   std::shared_ptr<const Made> make(numerics::Context& session, const Place& place, const Request& request) {
     if (request.bytes() < most_bytes_) {
@@ -207,16 +214,30 @@ class DeviceCache : private numerics::Droppable {
 
   void end_making(const Request& request) {
     const std::scoped_lock lock(mutex_);
-    std::erase_if(being_made_, [&](const auto& each) { return each.second == &request; });
+    std::erase_if(being_made_, [&](const Making& each) { return each.request == &request; });
     ++made_;
     changed_.notify_all();
   }
 
   // The members below are called with mutex_ held.
 
-  bool is_being_made(const Place& place, const Request& request) const {
-    return std::any_of(being_made_.begin(), being_made_.end(),
-                       [&](const auto& each) { return each.first == place && each.second->same(request); });
+  auto being_made(const Place& place, const Request& request) const {
+    return std::find_if(being_made_.begin(), being_made_.end(),
+                        [&](const Making& each) { return each.place == place && each.request->same(request); });
+  }
+
+  /// Waits until somebody has ended making, or `session` is to stop. What the maker does counts as done by those who
+  /// wait for it: a maker that hangs makes them hang.
+  void wait(std::unique_lock<std::mutex>& lock, numerics::Context& session,
+            std::shared_ptr<const numerics::Progress> maker) {
+    constexpr std::chrono::milliseconds kLook{100};
+    const std::shared_ptr<numerics::Progress>& own = numerics::Progress::of_thread();
+    std::uint64_t seen_steps = 0;
+    while (!changed_.wait_for(lock, session.stop_token(), kLook, [&, seen = made_] { return seen != made_; })) {
+      if (session.stop_token().stop_requested()) return;
+      const std::uint64_t steps = maker ? maker->steps() : 0;
+      if (own && std::exchange(seen_steps, steps) != steps) own->step();
+    }
   }
 
   std::shared_ptr<const Made> find(const Place& place, const Request& request) {
@@ -276,8 +297,8 @@ class DeviceCache : private numerics::Droppable {
   std::condition_variable_any changed_;
   std::uint64_t made_ = 0;  // calls of get() that have ended making, in whatever way
   std::uint64_t hits_ = 0, misses_ = 0;
-  std::list<Entry> entries_;                                  // most recently used first
-  std::vector<std::pair<Place, const Request*>> being_made_;  // of calls of get() in progress
+  std::list<Entry> entries_;        // most recently used first
+  std::vector<Making> being_made_;  // of calls of get() in progress
 };
 
 }  // namespace echotrain

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -58,7 +59,7 @@ class Families {
 void add_sessions(Families& families, const SessionBoard& board) {
   constexpr SessionState kStates[] = {SessionState::connecting, SessionState::waiting, SessionState::refused,
                                       SessionState::scanning,   SessionState::paused,  SessionState::finishing,
-                                      SessionState::closing};
+                                      SessionState::closing,    SessionState::stuck};
   std::map<SessionState, double> counts;
   double queued = 0;
   for (const auto& session : board.list()) {
@@ -83,6 +84,20 @@ void add_places(Families& families, const ComputePool& compute) {
       families.gauge("echotrain_gpu_scan_load",
                      "What the scans on a GPU compute, added up: one that does so all the time counts 1.", labels,
                      place.load);
+  }
+}
+
+void add_progress(Families& families, const Environment& environment) {
+  for (const numerics::Backend backend : {numerics::Backend::cpu, numerics::Backend::cuda}) {
+    const Labels labels{{"backend", numerics::to_string(backend)}};
+    double longest = 0;
+    for (const auto& session : environment.board->list())
+      if (session->state != SessionState::stuck && session->backend() == numerics::to_string(backend))
+        longest = std::max(longest, session->step_s.load());
+    families.gauge("echotrain_step_seconds", "How long a scan has computed without a sign of life, the longest one.",
+                   labels, longest);
+    families.gauge("echotrain_stuck_scans", "Scans that were given up because their threads do not come back.", labels,
+                   static_cast<double>(environment.stuck->count(backend)));
   }
 }
 
@@ -194,6 +209,7 @@ std::vector<prometheus::MetricFamily> present_values(const Environment& environm
                    static_cast<double>(environment.log_bounds->left_out()));
   add_sessions(families, *environment.board);
   add_places(families, *environment.compute);
+  add_progress(families, environment);
   add_memory(families, environment);
   add_cache(families, "plan", environment.resources->get<PlanCache>().counts());
   add_cache(families, "operator", environment.resources->get<OperatorCache>().counts());

@@ -23,6 +23,8 @@ std::string_view to_string(SessionState state) {
       return "finishing";
     case SessionState::closing:
       return "closing";
+    case SessionState::stuck:
+      return "stuck";
   }
   return "unknown";
 }
@@ -87,6 +89,7 @@ std::string sessions_json(const SessionBoard& board) {
                         {"peer", session->peer},
                         {"age_s", seconds_since(session->began)},
                         {"idle_s", seconds_since(session->last_activity)},
+                        {"step_s", std::round(session->step_s.load() * 1000) / 1000},
                         {"pipeline", session->pipeline()},
                         {"backend", session->backend()},
                         {"readouts", session->readouts.load()},

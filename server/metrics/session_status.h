@@ -16,10 +16,10 @@
 
 namespace echotrain::server {
 
-enum class SessionState { connecting, waiting, refused, scanning, paused, finishing, closing };
+enum class SessionState { connecting, waiting, refused, scanning, paused, finishing, closing, stuck };
 /// "connecting": no scan yet. "waiting": for its turn. "refused": is being told so. "scanning": data may come.
 /// "paused": no data for pause_s, its place is given back. "finishing": all data has come, images are made. "closing":
-/// the last messages go out.
+/// the last messages go out. "stuck": the session is gone, but not the thread of its scan, which hangs.
 std::string_view to_string(SessionState state);
 
 /// What one session shows of itself. The session and its worker keep it up to date; any thread reads it.
@@ -41,6 +41,7 @@ class SessionStatus {
   std::atomic<Clock::time_point> last_activity = began;  ///< bytes came or went
   std::atomic<std::uint64_t> bytes_in = 0, bytes_out = 0;
   std::atomic<std::uint64_t> readouts = 0, images = 0;
+  std::atomic<double> step_s = 0;  ///< how long the scan has computed without a sign of life
 
   void set_pipeline(std::string_view name, std::string_view backend);
   std::string pipeline() const;  ///< empty before a scan is started

@@ -11,6 +11,7 @@ const kStates = {
   refused: "is refused",
   scanning: "scanning",
   paused: "pauses: no data come",
+  stuck: "its client is gone, and its thread hangs",
   finishing: "all data have come, images are made",
   closing: "the last messages go out",
 };

@@ -20,6 +20,8 @@ class IdleTuner {
             Clock::duration quiet = kQuiet);
   /// The server ends: a trial that runs stops, and none begins.
   void stop() { thread_.request_stop(); }
+  /// What the thread shows of itself.
+  const std::shared_ptr<numerics::Progress>& progress() const { return progress_; }
 
  private:
   void run(const std::stop_token& stop);
@@ -27,6 +29,7 @@ class IdleTuner {
   const std::shared_ptr<numerics::Resources> resources_;
   const std::shared_ptr<ComputePool> compute_;
   const Clock::duration quiet_;
+  const std::shared_ptr<numerics::Progress> progress_ = std::make_shared<numerics::Progress>();
   std::jthread thread_;  // last: everything else exists before it starts
 };
 

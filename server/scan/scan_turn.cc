@@ -80,4 +80,8 @@ void ScanTurn::give_back() {
   memory_.reset();
 }
 
+std::shared_ptr<void> ScanTurn::hand_over() {
+  return std::make_shared<std::pair<decltype(memory_), decltype(place_)>>(std::move(memory_), std::move(place_));
+}
+
 }  // namespace echotrain::server

@@ -69,6 +69,8 @@ class ScanTurn {
 
   void give_back_place() { place_.reset(); }
   void give_back();
+  /// Memory and place, which whoever gets this holds instead.
+  std::shared_ptr<void> hand_over();
 
  private:
   std::string place_wait() const;

@@ -104,6 +104,7 @@ void Worker::confirm() {
 }
 
 void Worker::run() {
+  numerics::Progress::of_thread() = progress_;
   if (place_.spinning) place_.spinning->cores().leave();  // the thread that has started this one is on one core
   go_after(place_.yields);
   if (place_.yields > 0) yielding_ = this_thread();
@@ -167,6 +168,7 @@ void Worker::work() {
   compute.cache<ScanPort>() = {wake,
                                [this] {
                                  if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();
+                                 const numerics::Progress::Wait for_client(*progress_);
                                  outbox_->wait_for_room(cancelled_);
                                },
                                request_.host_json, request_.owner};
@@ -177,7 +179,10 @@ void Worker::work() {
   };
   const auto in_turn = [&](const auto& compute_part) {
     std::optional<Turns::Scan::Computing> turn;
-    if (place_.turns) turn.emplace(*place_.turns, stop_.get_token());
+    if (place_.turns) {
+      const numerics::Progress::Wait for_turn(*progress_);
+      turn.emplace(*place_.turns, stop_.get_token());
+    }
     compute_part();
   };
   std::optional<Spinning::Wait> wait;
@@ -193,8 +198,11 @@ void Worker::work() {
     Inbox::Waiting waiting;
     if (wait) waiting = {kSoon, core != nullptr, [&](bool on) { wait->rest(on); }};
     for (;;) {
-      outbox_->wait_for_room(cancelled_);
-      Inbox::Taken taken = inbox_.take(waiting);
+      Inbox::Taken taken = [&] {
+        const numerics::Progress::Wait for_client(*progress_);
+        outbox_->wait_for_room(cancelled_);
+        return inbox_.take(waiting);
+      }();
       woken_ = false;
       in_turn([&] {
         const Computing counted(place_.load.get());

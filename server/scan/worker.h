@@ -17,6 +17,7 @@
 
 #include "config/server_options.h"
 #include "gadgets/engine/pipeline.h"
+#include "gadgets/numerics/core/progress.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
 #include "server/base/image_sink.h"
@@ -24,12 +25,12 @@
 #include "server/base/memory.h"
 #include "server/base/spinning.h"
 #include "server/base/turns.h"
+#include "server/health/readiness.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_counts.h"
 #include "server/metrics/scan_summary.h"
 #include "server/scan/inbox.h"
 #include "server/scan/outbox.h"
-#include "server/scan/readiness.h"
 #include "server/scan/scan_load.h"
 #include "server/scan/scan_request.h"
 
@@ -83,6 +84,10 @@ class Worker {
   /// Stops within the operation that runs; nothing more is reconstructed, and that is no failure.
   void cancel();
 
+  numerics::Backend backend() const { return place_.backend; }
+  /// What the thread shows of itself; it may be asked from any thread.
+  const std::shared_ptr<numerics::Progress>& progress() const { return progress_; }
+
   /// The thread has nothing left to do. The members below are valid from then on.
   bool done() const { return done_; }
   const std::optional<protocol::Error>& failure() const { return failure_; }
@@ -115,6 +120,7 @@ class Worker {
   const std::shared_ptr<Readiness> readiness_;
   const std::shared_ptr<ImageSink> dicom_;  // null: images go to the client only
   const std::function<void()> wake_;
+  const std::shared_ptr<numerics::Progress> progress_ = std::make_shared<numerics::Progress>();
   Inbox inbox_;
   protocol::AcquisitionCheck check_;
   bool warned_version_ = false;

@@ -146,6 +146,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
       /*onlookers=*/nullptr,
       AllowList(options.per_address_exempt, "per_address_exempt"),
       std::make_shared<const Identities>(options.share)};
+  environment.stuck = std::make_shared<StuckScans>(environment.compute, environment.readiness);
   const Parts& parts = Parts::built();
   if (parts.dicom != nullptr) parts.dicom(environment);
   if (parts.live != nullptr) parts.live(environment);

@@ -17,6 +17,7 @@
 #include "server/base/tidier.h"
 #include "server/base/turns.h"
 #include "server/capture/capture.h"
+#include "server/health/readiness.h"
 #include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/onlookers.h"
@@ -28,7 +29,7 @@
 #include "server/scan/catalogue.h"
 #include "server/scan/compute_pool.h"
 #include "server/scan/idle_tuner.h"
-#include "server/scan/readiness.h"
+#include "server/scan/stuck_scans.h"
 
 namespace echotrain::server {
 
@@ -65,6 +66,7 @@ struct Environment {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
+  std::shared_ptr<StuckScans> stuck;  ///< whose threads do not come back
   std::shared_ptr<LogBounds> log_bounds = std::make_shared<LogBounds>();
   /// Reads what takes long of clients' texts, while sessions go on.
   std::shared_ptr<FairQueue> texts = std::make_shared<FairQueue>(text_threads());

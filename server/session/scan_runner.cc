@@ -27,14 +27,17 @@ ScanRunner::ScanRunner(Connection& connection, Watchdog& watchdog)
       turn_(connection.environment.reservations, connection.environment.compute, connection.options.max_waiting,
             client_of(connection)) {
   watchdog_.on_pause([this] { pause(); });
+  watchdog_.on_look([this](Clock::time_point now) { look_at_progress(now); });
 }
 
 asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
   end_trial();
   paused_ = asked_again_ = false;
-  if (const std::unique_ptr<Worker> replaced = std::move(worker_)) {
-    replaced->cancel();
-    while (!replaced->done()) co_await connection_.wait();
+  if (worker_) {
+    replaced_ = std::move(worker_);
+    replaced_->cancel();
+    while (!replaced_->done() && !hangs_) co_await connection_.wait();
+    if (!hangs_) replaced_.reset();
   }
   if (connection_.ending()) co_return;
   try {
@@ -95,6 +98,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,
                                      environment.readiness, std::move(dicom), connection_.waker());
+  progress_.emplace(worker_->progress());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
 }
@@ -214,6 +218,38 @@ bool ScanRunner::busy() const {
   return (worker_ && worker_->full(give_back)) || regaining();
 }
 
+// Called again and again, also when the client is gone.
+void ScanRunner::look_at_progress(Clock::time_point now) {
+  const Worker* const worker = worker_ ? worker_.get() : replaced_.get();
+  if (hangs_) return;
+  if (worker == nullptr || worker->done()) {
+    connection_.status->step_s = 0;
+    return;
+  }
+  const double age_s = std::chrono::duration<double>(progress_->look(now)).count();
+  connection_.status->step_s = age_s;
+  const double most_s = connection_.options.max_step_s;
+  if (most_s > 0 && age_s > most_s) give_up(*worker);
+}
+
+// Nobody can end a thread: the session ends without it.
+void ScanRunner::give_up(const Worker& worker) {
+  hangs_ = true;
+  const std::string* const gadget = worker.progress()->at();
+  const std::string what = fmt::format(
+      "{} has shown no sign of life for {} s, the longest time that this server lets "
+      "one compute without (max_step_s)",
+      gadget != nullptr ? fmt::format("the gadget '{}'", *gadget) : "the scan", connection_.options.max_step_s);
+  connection_.log.error("{}", what);
+  cancel();
+  if (worker.backend() == numerics::Backend::cpu) {
+    connection_.fail({"timeout", what + "; try another pipeline, or less data, and tell who runs this server"});
+    return;
+  }
+  connection_.fail({"timeout", what + "; this server can no longer use its GPU and ends: send the scan again later"});
+  connection_.environment.readiness->break_down("a GPU does not answer: " + what);
+}
+
 void ScanRunner::check() {
   if (regaining()) look_for_turn();
   if (paused_ && worker_ && worker_->has_results()) ask_again();
@@ -233,12 +269,13 @@ asio::awaitable<void> ScanRunner::finish() {
                                                most_s)});
     });
     worker_->finish(connection_.end.closed && !connection_.end.error ? End::complete : End::truncated);
-    while (!worker_->done()) {
+    while (!worker_->done() && !hangs_) {
       if (connection_.end.gone) worker_->cancel();
       co_await connection_.wait();
     }
   }
   watchdog_.clear_alarm();
+  if (hangs_) co_return;
   turn_.give_back();
   if (worker_ && worker_->failure()) connection_.fail(*worker_->failure());
 }
@@ -253,12 +290,23 @@ void ScanRunner::cancel() {
 void ScanRunner::abandon() {
   end_trial();
   paused_ = asked_again_ = false;
+  if (hangs_) {
+    connection_.status->state = SessionState::stuck;
+    connection_.environment.stuck->add(std::move(worker_ ? worker_ : replaced_), turn_.hand_over());
+  }
   worker_.reset();
+  replaced_.reset();
   turn_.give_back();
 }
 
 void ScanRunner::report(ScanSummary& summary) const {
-  if (!worker_) return;
+  if (!started()) return;
+  if (hangs_) {  // its counts are its thread's
+    summary.pipeline = connection_.status->pipeline();
+    summary.backend = connection_.status->backend();
+    summary.scan.readouts = connection_.status->readouts;
+    return;
+  }
   worker_->report(summary);
   if (!own_) summary.pipeline = Metrics::kInline;
 }

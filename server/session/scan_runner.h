@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>  // the Asio headers below use std::exchange without including it
 
+#include "gadgets/numerics/core/progress.h"
 #include "protocol/data/messages.h"
 #include "server/base/clock.h"
 #include "server/base/signal.h"
@@ -22,7 +23,8 @@ namespace echotrain::server {
 /// Runs at most one scan at a time. A FIRE client may name another pipeline in the message after the header, in a write
 /// of its own: a scan is on trial until the next message shows that it stays. Meanwhile the client hears neither its
 /// texts nor that it has failed. A scan without data for pause_s gives its place back and regains it, with its state,
-/// when data come again. For the session's strand.
+/// when data come again. A scan that works and shows no step for max_step_s hangs: the session ends without it. For the
+/// session's strand.
 class ScanRunner {
  public:
   /// Both outlive this.
@@ -37,7 +39,8 @@ class ScanRunner {
   /// Ends the trial: the scan stays.
   void confirm();
 
-  bool started() const { return worker_ != nullptr; }
+  /// Also where the scan hangs.
+  bool started() const { return worker_ || hangs_; }
   /// Data have come after a pause, and the scan waits for its place.
   bool regaining() const { return paused_ && asked_again_; }
   /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
@@ -56,7 +59,7 @@ class ScanRunner {
   asio::awaitable<void> finish();
   /// Stops as soon as possible.
   void cancel();
-  /// Gives up worker and place at once. Waits for the worker's thread.
+  /// Gives up worker and place at once. Waits for the worker's thread, unless it hangs: then others keep both.
   void abandon();
 
   /// Adds the scan's counts to `summary`. Precondition: finish() has returned.
@@ -68,6 +71,8 @@ class ScanRunner {
   ScanTurn::Needs needs(const ScanRequest& request, numerics::Backend backend) const;
   void tell(const ScanTurn::Answer& answer);
   void place_granted();
+  void look_at_progress(Clock::time_point now);
+  void give_up(const Worker& worker);
   void end_trial();
   void pause();
   void end_borrowing();
@@ -82,9 +87,11 @@ class ScanRunner {
   ScanTurn turn_;  // outlives the worker
   std::optional<Clock::time_point> waiting_since_;
   std::shared_ptr<ScanMeter> meter_;
-  std::unique_ptr<Worker> worker_;
-  ScanPlace at_;      // where the worker runs
-  bool own_ = false;  // the pipeline is one of the server's, not its client's
+  std::unique_ptr<Worker> worker_, replaced_;      // of the scan, and of the one before it until that has ended
+  std::optional<numerics::ProgressAge> progress_;  // of the newest worker
+  bool hangs_ = false;                             // that one
+  ScanPlace at_;                                   // where the worker runs
+  bool own_ = false;                               // the pipeline is one of the server's, not its client's
   bool on_trial_ = false;
   bool paused_ = false;       // the worker does nothing until it has its place again
   bool asked_again_ = false;  // for that place, and for memory that was called back meanwhile

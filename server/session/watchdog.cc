@@ -21,13 +21,16 @@ Watchdog::Watchdog(Connection& connection)
     : connection_(connection), options_(connection.options), timer_(connection.strand) {}
 
 asio::awaitable<void> Watchdog::watch() {
-  const double shortest = std::min({options_.connect_timeout_s, options_.idle_timeout_s, options_.message_timeout_s,
-                                    options_.send_timeout_s, options_.drain_timeout_s, options_.pause_s});
+  double shortest = std::min({options_.connect_timeout_s, options_.idle_timeout_s, options_.message_timeout_s,
+                              options_.send_timeout_s, options_.drain_timeout_s, options_.pause_s});
+  if (options_.max_step_s > 0) shortest = std::min(shortest, options_.max_step_s);
   const auto tick = seconds(std::clamp(shortest / 8, 0.005, 0.25));
-  while (!over()) {
+  while (!stopped_) {
     error_code cancelled;
     timer_.expires_after(tick);
     co_await timer_.async_wait(redirect_error(use_awaitable, cancelled));
+    if (stopped_) break;
+    if (look_) look_(Clock::now());
     if (!over()) check(Clock::now());
   }
 }

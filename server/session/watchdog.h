@@ -20,7 +20,7 @@ class Watchdog {
  public:
   explicit Watchdog(Connection& connection);
 
-  /// Looks at the clock until stop() or until the peer is lost.
+  /// Looks at the clock until stop().
   asio::awaitable<void> watch();
   void stop();
   /// Ends the session if a deadline has passed at `now`. watch() calls this several times in the shortest timeout.
@@ -72,6 +72,9 @@ class Watchdog {
   /// than 16 KiB/s have come for as long.
   void on_pause(std::function<void()> ring) { pause_ = std::move(ring); }
 
+  /// Calls `look` at each look at the clock, also when the peer is lost.
+  void on_look(std::function<void(Clock::time_point)> look) { look_ = std::move(look); }
+
   /// All is said: the peer has drain_timeout_s to hang up.
   void drain_begins();
   bool draining() const { return drain_until_.has_value(); }
@@ -122,6 +125,7 @@ class Watchdog {
   std::uint64_t written_ = 0;  // of the write under way
   std::optional<Alarm> alarm_;
   std::function<void()> pause_;
+  std::function<void(Clock::time_point)> look_;
   Period pace_{began_};                   // of all that comes
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
   std::optional<Clock::time_point> place_until_, drain_until_;

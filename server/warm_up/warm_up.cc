@@ -198,20 +198,29 @@ WarmUp::WarmUp(std::shared_ptr<ComputePool> compute, std::vector<Step> steps, st
       steps_(std::move(steps)),
       done_(std::move(done)),
       most_time_(most_time),
-      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+      thread_([this](const std::stop_token& stop) {
+        numerics::Progress::of_thread() = progress_;
+        run(stop);
+        progress_->end();
+      }) {}
 
 void WarmUp::run(const std::stop_token& stop) {
   go_after(kLast);
   Clock::duration spent{};
   std::size_t next = 0;
   while (next < steps_.size() && spent < most_time_) {
-    auto free = compute_->wait_for_quiet(next == 0 ? Clock::duration{} : kQuiet, stop);
+    auto free = [&] {
+      const numerics::Progress::Wait wait(*progress_);
+      return compute_->wait_for_quiet(next == 0 ? Clock::duration{} : kQuiet, stop);
+    }();
     if (!free) return;
     const std::stop_callback ends(stop, [&] { free->request_stop(); });
     while (next < steps_.size() && spent < most_time_ && !free->stop_requested()) {
       const Step& step = steps_[next];
       const auto began = Clock::now();
       std::string what;
+      const numerics::Progress::Stay here(progress_.get(), step.name);
+      progress_->forget_device();
       try {
         step.run(free->get_token());
         ++next;

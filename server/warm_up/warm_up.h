@@ -40,6 +40,8 @@ class WarmUp {
          Clock::duration most_time = kMostTime);
   /// The server ends: what runs stops, and nothing begins.
   void stop() { thread_.request_stop(); }
+  /// What the thread shows of itself.
+  const std::shared_ptr<numerics::Progress>& progress() const { return progress_; }
 
  private:
   void run(const std::stop_token& stop);
@@ -48,6 +50,7 @@ class WarmUp {
   const std::vector<Step> steps_;
   const std::function<void()> done_;
   const Clock::duration most_time_;
+  const std::shared_ptr<numerics::Progress> progress_ = std::make_shared<numerics::Progress>();
   std::jthread thread_;  // last: everything else exists before it starts
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 
@@ -23,6 +24,21 @@ TEST(LastResortDeathTest, EndsTheProcessAndSaysWhatHung) {
         std::this_thread::sleep_for(20s);
       },
       testing::ExitedWithCode(EXIT_FAILURE), "session 7 hangs");
+}
+
+// A supervisor tells by the status why the process has ended.
+TEST(LastResortDeathTest, EndsTheProcessWithTheStatusOfThatMoment) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        LastResort last_resort;
+        std::atomic<int> status = 1;
+        last_resort.arm(
+            500ms, [] { return std::string("session 7 hangs"); }, [&] { return status.load(); });
+        status = 3;
+        std::this_thread::sleep_for(20s);
+      },
+      testing::ExitedWithCode(3), "");
 }
 
 TEST(LastResort, DoesNothingOnceDisarmedOrGone) {

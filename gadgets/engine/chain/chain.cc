@@ -40,6 +40,7 @@ Chain::~Chain() = default;
 
 void Chain::give(std::size_t gadget, Item&& item) {
   const GadgetClock::Stay stay(clock_, clock_place_[gadget]);
+  const numerics::Progress::Stay here = stay_in(gadget);
   if (look_) look_(*gadgets_[gadget], item);
   gadgets_[gadget]->push(std::move(item), next_[gadget]);
 }
@@ -82,6 +83,7 @@ std::size_t Chain::add_fork(std::size_t place, const ChainMaking& making) {
 void Chain::start(const protocol::Header& header, Scan& scan) {
   std::optional<protocol::Header> left;  // behind branches
   for (std::size_t i = 0; i < gadgets_.size(); ++i) {
+    const numerics::Progress::Stay here = stay_in(i);
     gadgets_[i]->start(left ? *left : header, scan);
     if (forks_[i] != nullptr) left = forks_[i]->left_of(left ? *left : header);
   }
@@ -91,6 +93,7 @@ void Chain::pause() {
   GadgetClock::Stay stay(clock_, clock_place_.front());
   for (std::size_t i = 0; i < gadgets_.size(); ++i) {
     if (i > 0) stay.go_on_at(clock_place_[i]);
+    const numerics::Progress::Stay here = stay_in(i);
     gadgets_[i]->pause(next_[i]);
   }
 }
@@ -99,6 +102,7 @@ void Chain::end(End how) {
   GadgetClock::Stay stay(clock_, clock_place_.front());
   for (std::size_t i = 0; i < gadgets_.size(); ++i) {
     if (i > 0) stay.go_on_at(clock_place_[i]);
+    const numerics::Progress::Stay here = stay_in(i);
     gadgets_[i]->end(how, next_[i]);
   }
 }

@@ -12,6 +12,7 @@
 #include "gadgets/api/any_gadget.h"
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/chain/gadget_clock.h"
+#include "gadgets/numerics/core/progress.h"
 
 namespace echotrain {
 
@@ -62,6 +63,10 @@ class Chain {
   std::size_t add_fork(std::size_t first, const ChainMaking& making);
   std::size_t add_gadget(std::size_t first, const ChainMaking& making);
   void give(std::size_t gadget, Item&& item);
+  /// The scan's thread is in this gadget, for who asks where it is.
+  numerics::Progress::Stay stay_in(std::size_t gadget) const {
+    return {progress_.get(), plan_.gadgets[gadget == 0 ? 0 : last_of_[gadget - 1] + 1].name};
+  }
 
   const ChainPlan& plan_;
   const AnyGadget::EmitItem leave_;
@@ -71,6 +76,7 @@ class Chain {
   std::vector<std::size_t> last_of_;       // [i]: the last place of the plan that gadget i stands for
   std::map<std::size_t, Tap> taps_;        // by a gadget's place in the plan
   GadgetClock* const clock_;
+  const std::shared_ptr<numerics::Progress> progress_ = numerics::Progress::of_thread();
   const std::function<void(const AnyGadget&, const Item&)> look_;
   std::vector<std::size_t> clock_place_;  // [i]: of gadget i; all 0 without a clock
 };

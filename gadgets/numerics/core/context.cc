@@ -122,6 +122,7 @@ Context::Context(Backend backend, std::shared_ptr<Resources> resources, const Co
       resources_(std::move(resources)),
       options_(options),
       threads_(resources_->threads(), options.stop_token, options.group) {
+  if (Progress* const progress = Progress::of_thread().get(); progress != nullptr && cuda()) progress->note_device();
   std::string reason;
   if (!available(backend, &reason)) throw ResourceError("no usable CUDA device: " + reason);
   state_ = std::make_shared<State>();

@@ -311,6 +311,11 @@ Yield*& Yield::of_thread() {
   return yield;
 }
 
+std::shared_ptr<Progress>& Progress::of_thread() {
+  thread_local std::shared_ptr<Progress> progress;
+  return progress;
+}
+
 ThreadPool::ThreadPool(int threads)
     : impl_(std::make_shared<Impl>(std::max(1, threads) - 1)), size_(std::max(1, threads)) {}
 

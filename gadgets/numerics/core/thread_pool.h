@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/progress.h"
 
 namespace echotrain::numerics {
 
@@ -61,9 +62,10 @@ class ThreadPool {
   /// piece is not fixed: work must give the same result for any split. Where work may be stopped, pieces are cut to
   /// some 5 ms, if that is more than `grain` elements, and check_stop() is called before each.
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
-  /// Stopped when the work of this caller is to stop. Calls Yield::look() of the thread.
+  /// Stopped when the work of this caller is to stop. Calls Yield::look() of the thread, and is a step of its Progress.
   void check_stop() const {
     if (Yield* const yield = Yield::of_thread()) yield->look();
+    if (Progress* const progress = Progress::of_thread().get()) progress->step();
     if (stop_.stop_requested()) throw Stopped();
   }
   const std::stop_token& stop_token() const { return stop_; }
@@ -83,7 +85,9 @@ class StopCheck {
   explicit StopCheck(const std::stop_token& stop) : stop_(stop) {}
   explicit StopCheck(const ThreadPool& threads) : StopCheck(threads.stop_token()) {}
   void operator()() {
-    if (++calls_ % kCalls == 0 && stop_.stop_requested()) throw Stopped();
+    if (++calls_ % kCalls != 0) return;
+    if (Progress* const progress = Progress::of_thread().get()) progress->step();
+    if (stop_.stop_requested()) throw Stopped();
   }
 
  private:

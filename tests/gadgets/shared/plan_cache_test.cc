@@ -257,6 +257,41 @@ TEST(DeviceCache, ASessionThatWaitsCanBeStopped) {
   maker.join();
 }
 
+// Who waits shows no sign of life of its own: it hangs where the maker does, and only there.
+TEST(DeviceCache, ASessionThatWaitsGoesOnAsTheMakerDoes) {
+  DeviceCache<TokenRequest> cache(1000);
+  const auto maker = std::make_shared<numerics::Progress>(), waiter = std::make_shared<numerics::Progress>();
+  std::promise<void> began, may_end;
+  std::thread makes([&] {
+    numerics::Progress::of_thread() = maker;
+    Context own(Backend::cpu, test_resources());
+    cache.get(own, {.number = 1, .on_make = [&] {
+                      began.set_value();
+                      may_end.get_future().wait();
+                    }});
+  });
+  began.get_future().wait();
+  std::thread waits([&] {
+    numerics::Progress::of_thread() = waiter;
+    Context own(Backend::cpu, test_resources());
+    EXPECT_TRUE(cache.get(own, {.number = 1}).reused);
+  });
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t before = waiter->steps();
+    while (waiter->steps() == before) {  // or for ever
+      maker->step();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // the last steps of the maker are seen by now
+  const std::uint64_t before = waiter->steps();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(waiter->steps(), before);  // the maker makes none
+  may_end.set_value();
+  makes.join();
+  waits.join();
+}
+
 std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
   auto out = std::make_shared<KnownTrajectory>();
   out->raw.resize(floats);

@@ -161,6 +161,24 @@ TEST(WarmUp, GivesWayToAScanAndTakesTheStepAgain) {
   EXPECT_TRUE(last) << "what a pipeline refuses keeps no other step from running";
 }
 
+TEST(WarmUp, ShowsWhereItHangs) {
+  const auto pool = a_pool();
+  std::atomic<bool> began = false, may_end = false, done = false;
+  const std::vector<WarmUp::Step> steps = {{"long on cpu 0", [&](const auto&) {
+                                              began = true;
+                                              while (!may_end) std::this_thread::sleep_for(1ms);
+                                            }}};
+  const WarmUp warm_up(pool, steps, [&] { done = true; });
+  wait_for(began);
+  EXPECT_FALSE(warm_up.progress()->waits());
+  EXPECT_EQ(*warm_up.progress()->at(), "long on cpu 0");
+  may_end = true;
+  wait_for(done);
+  const auto end = Clock::now() + 20s;
+  while (!warm_up.progress()->waits() && Clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(warm_up.progress()->waits());
+}
+
 TEST(WarmUp, TakesNoMoreThanItsTime) {
   const auto pool = a_pool();
   std::atomic<int> ran = 0;

@@ -1,4 +1,4 @@
-#include "server/scan/readiness.h"
+#include "server/health/readiness.h"
 
 #include <utility>
 

@@ -1,0 +1,104 @@
+// The signs of life of a scan, for those who look from outside whether it still goes on.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace echotrain::numerics {
+
+/// What a scan's thread shows of itself while it works: a count of steps, one at each check_stop(), and where it is.
+/// The threads that help it make none, as it works itself and waits for no piece of theirs for long. Thread-safe.
+class Progress {
+ public:
+  /// Something was done.
+  void step() { steps_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+
+  /// While one exists, the scan's thread waits for others: for data, for room, for its turn.
+  class Wait {
+   public:
+    explicit Wait(Progress& progress) : progress_(progress) { progress_.waits_.fetch_add(1); }
+    ~Wait() {
+      progress_.step();
+      progress_.waits_.fetch_sub(1);
+    }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    Progress& progress_;
+  };
+  bool waits() const { return waits_ > 0; }
+  /// Nothing is left to do: it waits for good.
+  void end() { ++waits_; }
+
+  /// While one exists, the scan's thread is in the gadget `name`, which outlives whoever asks; then where it was.
+  class Stay {
+   public:
+    /// `progress` may be null: nobody asks.
+    Stay(Progress* progress, const std::string& name)
+        : progress_(progress), before_(progress != nullptr ? progress->at_.exchange(&name) : nullptr) {}
+    ~Stay() {
+      if (progress_ != nullptr) progress_->at_ = before_;
+    }
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+
+   private:
+    Progress* const progress_;
+    const std::string* const before_;
+  };
+  /// The gadget's name; null: it is in none.
+  const std::string* at() const { return at_; }
+
+  /// A context on a GPU was made.
+  void note_device() { on_device_ = true; }
+  /// What is known of that does not count for what begins now.
+  void forget_device() { on_device_ = false; }
+  bool on_device() const { return on_device_; }
+
+  /// Of the calling thread, whose looks at a stop token are its steps; chains that it makes, and caches that it asks,
+  /// take it. Null: nobody looks.
+  static std::shared_ptr<Progress>& of_thread();
+
+ private:
+  std::atomic<std::uint64_t> steps_ = 0;
+  std::atomic<int> waits_ = 0;
+  std::atomic<bool> on_device_ = false;
+  std::atomic<const std::string*> at_ = nullptr;
+};
+
+/// Tells how long a scan that works has shown no step, when looked at again and again. Confined to one thread.
+class ProgressAge {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit ProgressAge(std::shared_ptr<const Progress> progress, Clock::time_point now = Clock::now())
+      : progress_(std::move(progress)), looked_(now) {}
+
+  /// Zero while the scan waits for others, or has made a step since the last look. Of the time between two looks at
+  /// most kMostAtOnce counts: who did not look was held up itself (a stopped process, a machine that slept).
+  Clock::duration look(Clock::time_point now) {
+    const std::uint64_t steps = progress_->steps();
+    if (std::exchange(steps_, steps) != steps || progress_->waits())
+      age_ = {};
+    else
+      age_ += std::min<Clock::duration>(now - looked_, kMostAtOnce);
+    looked_ = now;
+    return age_;
+  }
+  const Progress& progress() const { return *progress_; }
+  static constexpr std::chrono::seconds kMostAtOnce{5};
+
+ private:
+  const std::shared_ptr<const Progress> progress_;
+  Clock::time_point looked_;
+  std::uint64_t steps_ = 0;
+  Clock::duration age_{};
+};
+
+}  // namespace echotrain::numerics

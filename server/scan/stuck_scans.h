@@ -1,0 +1,43 @@
+// Scans that were given up because their threads do not come back.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "server/health/readiness.h"
+#include "server/scan/compute_pool.h"
+#include "server/scan/worker.h"
+
+namespace echotrain::server {
+
+/// Nobody can end a thread, or a kernel of a GPU: what such a scan has stays its own, and its place counts as taken,
+/// until its thread ends after all. Thread-safe.
+class StuckScans {
+ public:
+  StuckScans(std::shared_ptr<ComputePool> compute, std::shared_ptr<Readiness> readiness)
+      : compute_(std::move(compute)), readiness_(std::move(readiness)) {}
+
+  /// `worker` has been cancelled. `holds`: what it had of memory and places. Where every place of the CPU is lost
+  /// (where places are unbounded: as many as there are cores), readiness breaks down.
+  void add(std::unique_ptr<Worker> worker, std::shared_ptr<void> holds);
+  /// Gives back what those had whose threads have ended since.
+  void look();
+  std::int64_t count(numerics::Backend backend) const;
+  /// Waits for all of them, for as long as they take.
+  void wait();
+
+ private:
+  struct Stuck {
+    std::shared_ptr<void> holds;  // goes after the worker
+    std::unique_ptr<Worker> worker;
+  };
+  const std::shared_ptr<ComputePool> compute_;
+  const std::shared_ptr<Readiness> readiness_;
+  mutable std::mutex mutex_;
+  std::list<Stuck> scans_;
+};
+
+}  // namespace echotrain::server
