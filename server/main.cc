@@ -25,6 +25,8 @@
 #include "gadgets/shared/step_settings.h"
 #include "server/base/log.h"
 #include "server/base/machine_memory.h"
+#include "server/health/canary.h"
+#include "server/health/device_check.h"
 #include "server/scan/queries.h"
 #include "server/server.h"
 #include "server/session/parts.h"
@@ -197,6 +199,7 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   // is done must not turn a clean stop into a death by signal.
   static auto* const server = new server::Server(options, std::move(library), registry, resources);
   server->heed_signals();
+  server->use_canary({"/proc/self/exe", std::string(server::Canary::kFlag)});
   if (!options.tls.only) fmt::print("listening on {}\n", server->address());
   if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
   if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
@@ -286,6 +289,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Of a server's child; not for people.
+  constexpr unsigned kMost_s = 120;
+  if (argc == 3 && argv[1] == server::Canary::kFlag) return server::check_device(std::atoi(argv[2]), kMost_s);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "config/server_options.h"
 #include "gadgets/numerics/core/progress.h"
@@ -46,6 +48,8 @@ class Server {
   /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
   /// read before in use.
   void reload_secrets();
+  /// What tries a GPU on which scans fail (see Canary).
+  void use_canary(std::vector<std::string> program) { environment_.canary->use(std::move(program)); }
   /// Serves until stop() has been called, or a device is lost, the last session has ended and its capture is on the
   /// disk. To be called once.
   enum class End { asked, broken };

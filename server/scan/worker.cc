@@ -111,6 +111,7 @@ void Worker::run() {
   if (cancelled_ && yielding_.exchange(0) != 0) go_after(0);
   try {
     work();
+    if (place_.canary && place_.backend == numerics::Backend::cuda) place_.canary->scan_succeeded(place_.device);
   } catch (const numerics::Stopped&) {
     log_.debug("stopped before its end");
   } catch (const Refusal& refusal) {
@@ -122,6 +123,9 @@ void Worker::run() {
   } catch (const numerics::DeviceLost& error) {
     failure_ = {"resources", fmt::format("{}; this server can no longer use its GPU and ends", error.what())};
     readiness_->break_down(fmt::format("a GPU is lost: {}", error.what()));
+  } catch (const numerics::DeviceFailed& error) {
+    failure_ = {"resources", error.what()};
+    if (place_.canary) place_.canary->scan_failed(place_.device, error.what());
   } catch (const numerics::ResourceError& error) {
     failure_ = {"resources", error.what()};
   } catch (const std::bad_alloc&) {

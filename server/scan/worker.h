@@ -25,6 +25,7 @@
 #include "server/base/memory.h"
 #include "server/base/spinning.h"
 #include "server/base/turns.h"
+#include "server/health/canary.h"
 #include "server/health/readiness.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_counts.h"
@@ -47,6 +48,7 @@ struct ScanPlace {
   std::shared_ptr<numerics::Helped> helped{};
   std::shared_ptr<Spinning> spinning{};  ///< the scan's thread spins while it waits; null: it sleeps
   std::shared_ptr<ScanLoad> load{};      ///< is told when the scan computes; null: nobody asks
+  std::shared_ptr<Canary> canary{};      ///< is told whether the device works; null: nobody asks
 };
 
 /// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans

@@ -17,6 +17,7 @@
 #include "server/base/tidier.h"
 #include "server/base/turns.h"
 #include "server/capture/capture.h"
+#include "server/health/canary.h"
 #include "server/health/readiness.h"
 #include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
@@ -66,7 +67,8 @@ struct Environment {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
-  std::shared_ptr<StuckScans> stuck;  ///< whose threads do not come back
+  std::shared_ptr<Canary> canary = std::make_shared<Canary>(readiness);  ///< tries GPUs on which scans fail
+  std::shared_ptr<StuckScans> stuck;                                     ///< whose threads do not come back
   std::shared_ptr<LogBounds> log_bounds = std::make_shared<LogBounds>();
   /// Reads what takes long of clients' texts, while sessions go on.
   std::shared_ptr<FairQueue> texts = std::make_shared<FairQueue>(text_threads());

@@ -86,7 +86,8 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          environment.turns->scan(options.address_turns ? turn_.counted_as() : ""),
          environment.turns->helped(turn_.counted_as()),
          environment.spinning,
-         turn_.place().load()};
+         turn_.place().load(),
+         environment.canary};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
   if (environment.sinks)

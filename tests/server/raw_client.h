@@ -204,6 +204,7 @@ class TestServer {
   std::uint16_t port() const { return server_.port(); }
   std::uint16_t admin_port() const { return server_.admin_port(); }
   std::uint16_t agent_port() const { return server_.agent_port(); }
+  void use_canary(std::vector<std::string> program) { server_.use_canary(std::move(program)); }
   /// Asks the server to stop, as SIGTERM does.
   void ask_to_stop() { server_.stop(); }
   void stop() {

@@ -1,6 +1,7 @@
 // What the service manager is told, and a device that is lost.
 #include "server/supervision.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/un.h>
 
@@ -147,10 +148,11 @@ TEST(Supervision, ManagersThatAreNotThereDoNoHarm) {
   EXPECT_FALSE(Notifier().on());
 }
 
-std::string scan_that_kills() {
-  return wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - killer\n") +
+std::string scan_with(const std::string& gadget) {
+  return wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - " + gadget + "\n") +
          wire::header(wire::xml()) + wire::frame() + wire::close();
 }
+std::string scan_that_kills() { return scan_with("killer"); }
 
 TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
   config::ServerOptions options;
@@ -192,6 +194,18 @@ TEST(DeviceLost, EndsTheDelayOfAShutdown) {
   TestServer server(options, failing_registry());
   server.ask_to_stop();
   EXPECT_THAT(server.exchange(scan_that_kills()).texts(), HasSubstr("ERROR    resources: CUDA: copying memory failed"));
+  EXPECT_EQ(server.wait_for_end(), Server::End::broken);
+}
+
+// Errors that may pass end the server only when another process finds the device broken.
+TEST(DeviceLost, IsToldByANewProcessAfterScansThatFailInARow) {
+  TestServer server({}, failing_registry());
+  server.use_canary({"/bin/sh", "-c", fmt::format("exit {}", Canary::kBroken)});
+  for (int i = 1; i < Canary::kFailures; ++i)
+    EXPECT_THAT(server.exchange(scan_with("failing")).texts(), HasSubstr("ERROR    resources: CUDA: choosing"));
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(HttpClient(server.admin_port()).get("/readyz")->status, 200);
+  server.exchange(scan_with("failing"));
   EXPECT_EQ(server.wait_for_end(), Server::End::broken);
 }
 

@@ -27,7 +27,7 @@ struct fault {
   _Atomic int64_t first;  // the number of the first call that fails; calls count from 1
   _Atomic int64_t last;   // and of the last one; 0: none fails
   _Atomic int64_t size;   // smaller calls are not counted [bytes]
-  _Atomic int64_t error;  // errno of the failure, for writes, accepts and synchronisations
+  _Atomic int64_t error;  // errno of the failure, for writes, accepts and synchronisations; CUDA's for a GPU's memory
   _Atomic int64_t fired;  // calls that failed
 };
 
@@ -181,20 +181,26 @@ typedef int (*alloc_host)(void**, size_t);
 enum { GET, GET_V2, ALLOC, ASYNC, ASYNC_PER_THREAD, POOL, POOL_PER_THREAD, HOST, HOST_V2, FUNCTIONS };
 static void* real[FUNCTIONS];
 
+// What the driver is to say of a GPU's memory: the control file's error, else that there is none.
+static int device_error(void) {
+  const int64_t error = atomic_load(&faults[DEVICE_ALLOCATION].error);
+  return error != 0 ? (int)error : OUT_OF_MEMORY;
+}
+
 static int device_alloc(uint64_t* memory, size_t size) {
-  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc)real[ALLOC])(memory, size);
+  return fails(DEVICE_ALLOCATION, size) ? device_error() : ((alloc)real[ALLOC])(memory, size);
 }
 static int device_async(uint64_t* memory, size_t size, void* stream) {
-  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc_async)real[ASYNC])(memory, size, stream);
+  return fails(DEVICE_ALLOCATION, size) ? device_error() : ((alloc_async)real[ASYNC])(memory, size, stream);
 }
 static int device_async_per_thread(uint64_t* memory, size_t size, void* stream) {
-  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc_async)real[ASYNC_PER_THREAD])(memory, size, stream);
+  return fails(DEVICE_ALLOCATION, size) ? device_error() : ((alloc_async)real[ASYNC_PER_THREAD])(memory, size, stream);
 }
 static int device_pool(uint64_t* memory, size_t size, void* pool, void* stream) {
-  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc_from_pool)real[POOL])(memory, size, pool, stream);
+  return fails(DEVICE_ALLOCATION, size) ? device_error() : ((alloc_from_pool)real[POOL])(memory, size, pool, stream);
 }
 static int device_pool_per_thread(uint64_t* memory, size_t size, void* pool, void* stream) {
-  if (fails(DEVICE_ALLOCATION, size)) return OUT_OF_MEMORY;
+  if (fails(DEVICE_ALLOCATION, size)) return device_error();
   return ((alloc_from_pool)real[POOL_PER_THREAD])(memory, size, pool, stream);
 }
 static int pinned_host(void** memory, size_t size, unsigned flags) {

@@ -74,6 +74,15 @@ int device_count() {
   return 0;
 }
 
+int try_device([[maybe_unused]] int device) {
+#if ECHOTRAIN_HAS_CUDA
+  return cuda::try_device(device);
+#else
+  constexpr int kNoDevice = 100;
+  return kNoDevice;
+#endif
+}
+
 std::string describe(Backend backend, Resources& resources) {
   const int threads = resources.threads().size();
   if (backend == Backend::cpu)

@@ -93,12 +93,17 @@ std::size_t block_size(std::size_t bytes);
 /// "12.5 MiB"
 std::string bytes_text(std::uint64_t bytes);
 
+/// Does a little work on a GPU, anew at each call, and gives CUDA's error (cudaError_t), 0 when there is none. A
+/// program without CUDA has no device (100).
+int try_device(int device);
+
 namespace cpu {
 std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options);
 }
 namespace cuda {
 std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options);
 int device_count();
+int try_device(int device);
 bool probe(std::string& reason);  ///< whether a usable device is there, and why not
 std::string describe();
 void note_use(int device);  ///< device_memory() reports it from now on

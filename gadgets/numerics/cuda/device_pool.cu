@@ -31,6 +31,7 @@ void* DevicePool::take(std::size_t bytes) {
     status = cudaMallocAsync(&memory, block_size(bytes), stream_);
   }
   if (status != cudaSuccess) {
+    if (fault_of(static_cast<int>(status)) != CudaFault::memory) check(status, "allocating memory");
     cudaGetLastError();
     std::size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();

@@ -10,6 +10,17 @@ int device_count() {
   return count;
 }
 
+int try_device(int device) {
+  void* memory = nullptr;
+  cudaError_t status = cudaSetDevice(device);
+  if (status == cudaSuccess) status = cudaMalloc(&memory, 256);
+  if (status == cudaSuccess) status = cudaMemset(memory, 0, 256);
+  if (status == cudaSuccess) status = cudaDeviceSynchronize();
+  if (memory != nullptr) cudaFree(memory);
+  cudaGetLastError();
+  return static_cast<int>(status);
+}
+
 bool probe(std::string& reason) {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {

@@ -85,6 +85,21 @@ check "with memory again the large scan has the same bits" 'send large.h5 out.h5
 check "and the small one" 'send small.h5 out.h5 -c on_cuda && same out.h5 right.h5'
 kill -TERM $server && wait $server && held "exit 0" || broke "exit"
 
+echo "-- the process that tries a GPU when scans fail"
+said=0
+"$bin/echotrain-server" --canary 0 || said=$?
+check "says that it works" '[ $said -eq 0 ]'
+CUDA_VISIBLE_DEVICES=-1 "$bin/echotrain-server" --canary 0 || said=$?
+check "says that a device which is not there does not" '[ $said -eq 83 ]'
+rm -f full
+ECHOTRAIN_GPU_FILL=24 ECHOTRAIN_GPU_FAULT=$work/full LD_PRELOAD=$faults sleep 300 &
+hog=$!
+for _ in $(seq 300); do [ -e full ] && break; sleep 0.1; done
+said=0
+"$bin/echotrain-server" --canary 0 || said=$?
+check "does not call a full one broken" '[ $said -ne 83 ]'
+kill $hog && wait $hog 2>/dev/null || true
+
 echo "-- a kernel that writes to address 0"
 export ECHOTRAIN_GPU_FAULT=$work/now
 LD_PRELOAD=$faults start --backend auto

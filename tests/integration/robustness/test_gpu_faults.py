@@ -1,4 +1,5 @@
-"""A GPU's allocations that fail, one or all from one on, end one session at most; the next has the images as ever."""
+"""A GPU's allocations that fail, one or all from one on, end one session at most; the next has the images as ever. Where they fail for
+another reason than memory, the GPU may be lost."""
 
 import random
 
@@ -115,6 +116,34 @@ def test_device_allocations_fail(server, twin, witness, name, count):
     witness.at_rest()
     print(f"{name}: {calls} calls, {struck} failed, {refused} refused; {before:g} MiB before, {gpu_mib():g} after")
     assert gpu_mib() < before + MEMORY_NOISE_MIB
+
+
+UNKNOWN = 999  # CUDA_ERROR_UNKNOWN: what calls give when a device has gone, and no word that it has
+
+
+def test_a_gpu_that_fails_for_a_new_process_too_ends_the_server(cuda, tmp_path):
+    """The process that tries the GPU is a child of the server and has its faults."""
+    server = FaultyServer(tmp_path, "--backend", "cuda", "--spare-memory-s", 0.5, *KEEPS_NONE)
+    assert not wire.exchange(server.address, cartesian(48)).errors()
+    server.device_allocation.fail(1, FOR_GOOD, error=UNKNOWN)
+    for i in range(3):
+        reply = wire.parse(talk(server.address, b"".join(cartesian(96 + 32 * i))))
+        assert all("resources: " in text for text in reply.errors()) and reply.errors(), reply.texts
+    assert server.process.wait(120) == 3, server.text()
+    assert "a GPU is lost: 3 scans in a row have failed on GPU 0" in server.text()
+
+
+def test_scans_that_succeed_between_leave_the_server(cuda, tmp_path):
+    server = FaultyServer(tmp_path, "--backend", "cuda", "--spare-memory-s", 0.5, *KEEPS_NONE)
+    for i in range(3):
+        assert not wire.exchange(server.address, cartesian(48)).errors()
+        server.device_allocation.fail(1, FOR_GOOD, error=UNKNOWN)
+        for size in (96 + 32 * i, 112 + 32 * i):  # two in a row, and then one that succeeds
+            assert wire.parse(talk(server.address, b"".join(cartesian(size)))).errors()
+        server.device_allocation.stop()
+    assert not wire.exchange(server.address, cartesian(48)).errors()
+    assert server.stop() == 0, server.text()
+    assert "in a row" not in server.text()
 
 
 @pytest.mark.parametrize("count", [1, FOR_GOOD], ids=["one", "all"])

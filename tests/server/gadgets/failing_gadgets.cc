@@ -48,6 +48,18 @@ class Killer final : public Gadget<RawBatch, Image> {
   }
 };
 
+class Failing final : public Gadget<RawBatch, Image> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "failing";
+  static constexpr std::string_view kSummary = "Fails by its device at the first readout.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Failing(Options /*options*/) {}
+  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
+    throw numerics::DeviceFailed("CUDA: choosing the device failed: unknown error", 999);
+  }
+};
+
 }  // namespace
 
 const Registry& failing_registry() {
@@ -56,6 +68,7 @@ const Registry& failing_registry() {
     all.add<Broken>();
     all.add<Hoarder>();
     all.add<Killer>();
+    all.add<Failing>();
     return all;
   }();
   return registry;

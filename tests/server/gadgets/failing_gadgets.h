@@ -10,8 +10,8 @@ namespace echotrain::server {
 /// What `hoarder` takes at its first readout.
 constexpr std::int64_t kHoardedBytes = 12 << 20;
 
-/// All gadgets, and these: `broken` has a bug ("the matrix is singular"), `hoarder` keeps kHoardedBytes, and `killer`
-/// loses its GPU; each at its first readout.
+/// All gadgets, and these: `broken` has a bug ("the matrix is singular"), `hoarder` keeps kHoardedBytes, `killer`
+/// loses its GPU, and `failing` fails there; each at its first readout.
 const Registry& failing_registry();
 
 }  // namespace echotrain::server

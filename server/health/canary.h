@@ -1,0 +1,59 @@
+// A new process that tries a GPU on which scans fail.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/base/clock.h"
+#include "server/health/readiness.h"
+
+namespace echotrain::server {
+
+/// Most errors of a GPU do not say whether it is lost. When kFailures scans in a row have failed by such errors, none
+/// of them for want of memory, a child process does a little work there (device_check.h). Where it cannot either,
+/// readiness breaks down; else counting begins anew. Only what the child says itself counts: one that is killed, that
+/// cannot be started or does not end in time has said nothing. Thread-safe.
+class Canary {
+ public:
+  static constexpr int kFailures = 3;
+  /// Statuses of the child.
+  static constexpr int kWorks = 0, kBroken = 83, kUnknown = 84;
+  /// What the program's own binary is called with, and the device's number after it.
+  static constexpr std::string_view kFlag = "--canary";
+
+  struct Times {
+    Clock::duration most = std::chrono::seconds(60);   ///< that a child may take
+    Clock::duration pause = std::chrono::seconds(60);  ///< from one child to the next
+  };
+  explicit Canary(std::shared_ptr<Readiness> readiness) : Canary(std::move(readiness), Times()) {}
+  Canary(std::shared_ptr<Readiness> readiness, Times times) : readiness_(std::move(readiness)), times_(times) {}
+
+  /// What to run, before the device's number. Without it, nobody is asked.
+  void use(std::vector<std::string> program);
+  void scan_failed(int device, const std::string& why);
+  void scan_succeeded(int device);
+  /// Ends the child that runs, if any, and starts no more.
+  void stop();
+
+ private:
+  void ask(const std::vector<std::string>& command, int device, const std::string& why, const std::stop_token& stop);
+
+  const std::shared_ptr<Readiness> readiness_;
+  const Times times_;
+  std::mutex mutex_;
+  std::vector<std::string> program_;
+  std::map<int, int> failures_;  // in a row, by device
+  bool asking_ = false;
+  Clock::time_point next_{};  // no child before
+  std::jthread thread_;       // last: it uses the rest
+};
+
+}  // namespace echotrain::server
