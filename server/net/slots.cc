@@ -45,7 +45,12 @@ std::optional<protocol::Error> Slots::admit(std::uint64_t id) {
     return protocol::Error{
         "busy", fmt::format("the server already runs {} sessions, its limit; try again later", limits_.sessions)};
   Count& count = by_address_[entry.who];
-  if (count.sessions >= limits_.per_address && !exempt_.names(entry.address))
+  const bool exempt = exempt_.names(entry.address);
+  if (sessions_ >= limits_.sessions - limits_.for_first() && count.sessions > 0 && !exempt)
+    return protocol::Error{"busy", fmt::format("the server already runs {} sessions, and the last {} that it may run "
+                                               "(max_sessions = {}) are for addresses that have none; try again later",
+                                               sessions_, limits_.for_first(), limits_.sessions)};
+  if (count.sessions >= limits_.per_address && !exempt)
     return protocol::Error{
         "busy", fmt::format("{} already has {} sessions, the limit for one address (max_sessions_per_address of the "
                             "server); end one of them or try again later; who runs the server can exempt the address "

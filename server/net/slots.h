@@ -16,13 +16,15 @@ namespace echotrain::server {
 boost::asio::ip::address counted_as(const boost::asio::ip::address& address);
 
 /// Connections that have not shown what they want, and sessions. Each kind has slots of its own, so that connections
-/// that say nothing never take a session's. Not thread-safe.
+/// that say nothing never take a session's. Where one address may not have all sessions, an eighth of them, rounded
+/// down, is for the first one of an address. Not thread-safe.
 class Slots {
  public:
   struct Limits {
     std::int64_t connecting;   ///< connections without a config
     std::int64_t sessions;     ///< in all
     std::int64_t per_address;  ///< sessions of one address, or of one /64 network of IPv6
+    std::int64_t for_first() const { return per_address < sessions ? sessions / 8 : 0; }
   };
   /// `exempt`: networks of which an address may have all the sessions.
   Slots(Limits limits, AllowList exempt) : limits_(limits), exempt_(std::move(exempt)) {}

@@ -102,6 +102,17 @@ def talkers(count, *arguments):
             one.stop()
 
 
+def test_two_addresses_do_not_have_all_sessions(tmp_path, scan):
+    messages, truth = scan
+    start = b"".join(messages[:2])
+    with running(tmp_path, "--max-sessions", 16) as server:
+        with talkers(8, server.address, ATTACKER, start, wire.text(""), 1) as some:
+            with talkers(8, server.address, "127.0.0.4", start, wire.text(""), 1) as others:
+                refused = lambda: sum(b"for addresses that have none" in one.received for one in [*some, *others])
+                wait_until(lambda: len(sessions(server)) + refused() >= 16, what="who gets in")
+                is_right(wire.exchange(server.address, messages, 20, GOOD), truth)
+
+
 def test_queries_before_the_config_hold_no_session(tmp_path, scan):
     messages, truth = scan
     with running(tmp_path, "--max-sessions", 8, "--connect-timeout-s", 4) as server:

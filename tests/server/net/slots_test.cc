@@ -75,6 +75,28 @@ TEST_F(SlotsTest, OneAddressHasItsShareOfSessions) {
   EXPECT_THAT(refusal(5), HasSubstr("busy: the server already runs 3 sessions, its limit"));
 }
 
+// Two addresses that may have half each leave room for a third.
+TEST_F(SlotsTest, AnEighthOfTheSessionsIsForTheFirstOfAnAddress) {
+  Slots slots({64, 16, 8}, AllowList({"10.9.0.0/16"}, "per_address_exempt"));
+  std::uint64_t last = 0;
+  const auto admits = [&](const std::string& address) {
+    slots.connect(++last, at(address), now_);
+    const auto error = slots.admit(last);
+    return error ? error->message : std::string();
+  };
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(admits("10.0.0.1") + admits("10.0.0.2"), "");
+  EXPECT_THAT(admits("10.0.0.1"), HasSubstr("the last 2 that it may run (max_sessions = 16) are for addresses"));
+  EXPECT_EQ(admits("10.0.0.3"), "");
+  EXPECT_THAT(admits("10.0.0.3"), HasSubstr("addresses that have none")) << "its second";
+  EXPECT_EQ(admits("10.9.0.1"), "");
+  EXPECT_THAT(admits("10.0.0.4"), HasSubstr("its limit"));
+  Slots all({64, 16, 16}, AllowList({}, "per_address_exempt"));
+  for (std::uint64_t id = 1; id <= 16; ++id) {
+    all.connect(id, at("10.0.0.1"), now_);
+    EXPECT_EQ(all.admit(id), std::nullopt) << "one address may have all";
+  }
+}
+
 TEST_F(SlotsTest, AnExemptAddressMayHaveAllSessions) {
   for (std::uint64_t id = 1; id <= 4; ++id) connect(id, "10.9.0.1");
   for (std::uint64_t id = 1; id <= 3; ++id) EXPECT_EQ(refusal(id), "");
