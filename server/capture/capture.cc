@@ -21,6 +21,8 @@ constexpr std::size_t kMostBytes = 1 << 20;  // few enough to be in the processo
 // How long what the file system said of free space is believed.
 constexpr std::uint64_t kMostBeforeAsking = 64 << 20;
 constexpr std::chrono::milliseconds kLongestBeforeAsking(100);
+// Files of ended captures that wait for the disk: with their checksums' half of what a process may open by default.
+constexpr std::size_t kMostClosing = 256;
 
 ssize_t read_at(int descriptor, std::span<std::byte> room, std::uint64_t offset) {
   for (;;) {
@@ -151,7 +153,7 @@ CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_pt
     : options_(options),
       memory_(std::move(memory)),
       disk_{disk.write ? std::move(disk.write) : ::writev, disk.sync ? std::move(disk.sync) : ::fdatasync,
-            disk.free ? std::move(disk.free) : free_bytes},
+            disk.free ? std::move(disk.free) : free_bytes, disk.sync_all ? std::move(disk.sync_all) : ::syncfs},
       queue_bytes_(static_cast<std::size_t>(options.queue_mib) << 20) {
   prepare_capture_directory(options_.directory);
   writer_ = std::thread([this] { write_all(); });
@@ -279,9 +281,10 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
   }
   std::shared_ptr<CaptureFile> file = capture.file_;
   std::size_t done = 0;
+  std::string failure = file ? "" : why_no_file();
   lock.unlock();
-  std::string failure = bytes == 0 ? fmt::format("it has reached capture.max_mib = {}", options_.max_mib) : "";
-  if (bytes > 0) failure = write_parts(capture.name_, file, parts, done);
+  if (bytes == 0) failure = fmt::format("it has reached capture.max_mib = {}", options_.max_mib);
+  if (failure.empty()) failure = write_parts(capture.name_, file, parts, done);
   lock.lock();
   capture.file_ = std::move(file);
   const bool was_full = is_full(capture);
@@ -291,6 +294,12 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
     stop(capture, failure);
   else if (was_full && !is_full(capture))
     wake(capture);
+}
+
+std::string CaptureStore::why_no_file() const {
+  const std::size_t closing = closing_.size() + being_closed_;
+  if (closing < kMostClosing) return {};
+  return fmt::format("{} captures that have ended still wait for the disk", closing);
 }
 
 // Makes the file if need be. Returns what failed, or nothing; `done` bytes are in the file.

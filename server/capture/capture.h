@@ -26,12 +26,13 @@
 
 namespace echotrain::server {
 
-/// How bytes reach the disk: as ::writev and ::fdatasync, unless a test makes them slow or fail. `free` says how many
-/// bytes are left on the file system of a descriptor; nothing where it does not tell.
+/// How bytes reach the disk: as ::writev, ::fdatasync and ::syncfs, unless a test makes them slow or fail. `free` says
+/// how many bytes are left on the file system of a descriptor; nothing where it does not tell.
 struct Disk {
   std::function<ssize_t(int descriptor, const iovec* parts, int count)> write;
   std::function<int(int descriptor)> sync;
   std::function<std::optional<std::uint64_t>(int descriptor)> free;
+  std::function<int(int descriptor)> sync_all = {};
 };
 
 class CaptureStore;
@@ -131,6 +132,7 @@ class CaptureStore {
   };
   void schedule(Capture& capture);
   bool is_full(const Capture& capture) const { return capture.waiting_bytes_ >= queue_bytes_; }
+  std::string why_no_file() const;
 
   void stop(Capture& capture, const std::string& why);
   void wake(const Capture& capture) const;
@@ -168,6 +170,7 @@ class CaptureStore {
   std::vector<std::shared_ptr<Capture>> captures_;  // not closed
   std::vector<protocol::Payload> spent_;            // the writer's, to be let go outside the lock
   std::vector<Closing> closing_;
+  std::size_t being_closed_ = 0;                   // by the housekeeper, besides those
   std::vector<std::shared_ptr<Capture>> sealing_;  // for the housekeeper to synchronise
   std::uint64_t known_free_ = 0;                   // the writer's: may be written before it asks again
   Clock::time_point known_free_until_;

@@ -17,6 +17,8 @@ using Sync = config::CaptureOptions::Sync;
 namespace {
 
 constexpr std::chrono::minutes kBetweenPrunings(10);
+// Of more files at once the whole file system is synchronised: each call of its own takes milliseconds.
+constexpr std::ptrdiff_t kMostOneByOne = 16;
 
 }  // namespace
 
@@ -32,6 +34,7 @@ void CaptureStore::keep_house() {
     sync_sealed(lock);  // first: sessions wait for it
     if (writer_done_ && closing_.empty()) return;
     std::vector<Closing> closing = std::exchange(closing_, {});
+    being_closed_ = closing.size();
     const Clock::time_point now = Clock::now();
     const bool pruning = !closing.empty() || now >= prune_at;
     if (periodic && now >= sync_at) {
@@ -45,6 +48,7 @@ void CaptureStore::keep_house() {
       prune_at = Clock::now() + kBetweenPrunings;
     }
     lock.lock();
+    being_closed_ = 0;
   }
 }
 
@@ -70,10 +74,13 @@ void CaptureStore::sync_sealed(Lock& lock) {
 }
 
 void CaptureStore::close_files(std::vector<Closing> closing) const {
+  const auto is_kept = [](const Closing& each) { return each.keep; };
+  const bool synced = options_.sync != Sync::none && std::ranges::count_if(closing, is_kept) > kMostOneByOne &&
+                      disk_.sync_all(std::ranges::find_if(closing, is_kept)->file->descriptor()) == 0;
   for (Closing& each : closing) {
     if (!each.keep) {
       each.file->remove();
-    } else if (options_.sync != Sync::none) {
+    } else if (options_.sync != Sync::none && !synced) {
       if (const std::string failure = sync(*each.file); !failure.empty())
         write_log(LogLevel::error, fmt::format("capture {}: {}", each.file->path().string(), failure));
     }

@@ -156,6 +156,77 @@ TEST(CaptureStore, UnfinishedCapturesAreWrittenAndUnwantedOnesRemoved) {
   EXPECT_EQ(folder.only(), "abc");
 }
 
+/// A disk that synchronises nothing until `go`: `begun` says that it was asked to.
+struct HeldSync {
+  std::promise<void> begun, go;
+  std::atomic<int> one_by_one = 0, together = 0;
+  Disk disk() {
+    const auto hold = [this, wait = go.get_future().share()] {
+      if (one_by_one + together == 1) begun.set_value();
+      wait.wait();
+    };
+    return {{},
+            [this, hold](int descriptor) {
+              ++one_by_one;
+              hold();
+              return ::fdatasync(descriptor);
+            },
+            {},
+            [this, hold](int descriptor) {
+              ++together;
+              hold();
+              return ::syncfs(descriptor);
+            }};
+  }
+};
+
+TEST(CaptureStore, ACrowdOfEndedCapturesReachesTheDiskInOneGo) {
+  const TemporaryFolder folder;
+  HeldSync held;
+  constexpr int kCrowd = 40;
+  {
+    CaptureStore store(capture_to(folder), nullptr, held.disk());
+    const auto keep_one = [&](std::uint64_t session) {
+      const auto capture = store.open(session, nothing);
+      capture->append(payload("abc"));
+      capture->finish(true);
+    };
+    keep_one(0);
+    held.begun.get_future().wait();
+    for (int i = 1; i <= kCrowd; ++i) keep_one(static_cast<std::uint64_t>(i));
+    // The writer serves captures in the order of their calls: what comes last is written when the others have ended.
+    const auto last = store.open(kCrowd + 1, nothing);
+    last->append(payload("d"));
+    EXPECT_TRUE(comes_true_soon([&] { return last->written(1); }));
+    held.go.set_value();
+  }
+  EXPECT_EQ(held.together, 1);
+  EXPECT_LE(held.one_by_one, 4);  // two for the first; two for the last, where it came after the crowd
+  EXPECT_EQ(folder.names().size(), kCrowd + 2U);
+}
+
+/// Each ended capture keeps two files open until the disk has it; the server needs descriptors for connections.
+TEST(CaptureStore, ADiskThatDoesNotSynchroniseKeepsABoundedNumberOfFilesOpen) {
+  const TemporaryFolder folder;
+  HeldSync held;
+  std::string failure;
+  {
+    CaptureStore store(capture_to(folder), nullptr, held.disk());
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      const auto capture = store.open(i, nothing);
+      capture->append(payload("abc"));
+      capture->finish(true);
+    }
+    const auto last = store.open(300, nothing);
+    last->append(payload("d"));
+    EXPECT_TRUE(comes_true_soon([&] { return last->stopped(); }));
+    failure = last->failure();
+    held.go.set_value();
+  }
+  EXPECT_EQ(failure, "256 captures that have ended still wait for the disk");
+  EXPECT_EQ(folder.names().size(), 256U);
+}
+
 TEST(CaptureStore, QueueIsBoundedAndCounted) {
   const TemporaryFolder folder;
   Options options = capture_to(folder);
