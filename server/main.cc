@@ -291,7 +291,13 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // Of a server's child; not for people.
   constexpr unsigned kMost_s = 120;
-  if (argc == 3 && argv[1] == server::Canary::kFlag) return server::check_device(std::atoi(argv[2]), kMost_s);
+  if (argc > 2 && argv[1] == server::Canary::kFlag) {
+    int status = server::Canary::kWorks;
+    for (int i = 2; i < argc && status != server::Canary::kBroken; ++i)
+      if (const int each = server::check_device(std::atoi(argv[i]), kMost_s); each != server::Canary::kWorks)
+        status = each;
+    return status;
+  }
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -72,7 +72,7 @@ bool serve_descriptors(const Environment& environment, int in, int out) {
     throw std::system_error(errno, std::generic_category(), "cannot make a socket pair");
   const int ours = pair[0];
 
-  asio::io_context context;
+  static auto& context = *new asio::io_context;  // never destroyed: a scan that was given up may still post to it
   const auto strand = asio::make_strand(context);
   asio::local::stream_protocol::socket socket(strand, asio::local::stream_protocol(), pair[1]);
   const auto session = std::make_shared<Session>(make_plain_transport(std::move(socket), /*authenticated=*/true),

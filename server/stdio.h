@@ -7,7 +7,8 @@
 namespace echotrain::server {
 
 /// Reads one measurement from descriptor `in`, writes the answer to `out`, and returns when CLOSE has been written and
-/// nothing is left to do. True when the scan was complete. Both may be pipes, files or terminals; they stay open.
+/// nothing is left to do. True when the scan was complete. Both may be pipes, files or terminals; they stay open. To be
+/// called once in a process.
 bool serve_descriptors(const Environment& environment, int in, int out);
 
 }  // namespace echotrain::server

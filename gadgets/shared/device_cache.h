@@ -15,6 +15,7 @@
 
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/core/progress.h"
 
 namespace echotrain {
 
@@ -66,12 +67,12 @@ class DeviceCache : private numerics::Droppable {
         if (making == being_made_.end()) break;
         if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();  // the maker may need the core
         // Woken too where the maker failed or was stopped: then this session, or another that waits, makes it.
-        wait(lock, session, making->progress);
+        wait(lock, session);
         lock.unlock();
         session.check_stop();
         lock.lock();
       }
-      being_made_.push_back({place, &request, numerics::Progress::of_thread()});
+      being_made_.push_back({place, &request});
       ++misses_;
     }
     const auto begin = std::chrono::steady_clock::now();
@@ -158,7 +159,6 @@ class DeviceCache : private numerics::Droppable {
   struct Making {
     Place place;
     const Request* request;
-    std::shared_ptr<numerics::Progress> progress;  // of who makes it; null: nobody looks
   };
 
   /// Makes the object on a device of its own if it may be within the bound; else in the session's memory.
@@ -226,18 +226,11 @@ class DeviceCache : private numerics::Droppable {
                         [&](const Making& each) { return each.place == place && each.request->same(request); });
   }
 
-  /// Waits until somebody has ended making, or `session` is to stop. What the maker does counts as done by those who
-  /// wait for it: a maker that hangs makes them hang.
-  void wait(std::unique_lock<std::mutex>& lock, numerics::Context& session,
-            std::shared_ptr<const numerics::Progress> maker) {
-    constexpr std::chrono::milliseconds kLook{100};
-    const std::shared_ptr<numerics::Progress>& own = numerics::Progress::of_thread();
-    std::uint64_t seen_steps = 0;
-    while (!changed_.wait_for(lock, session.stop_token(), kLook, [&, seen = made_] { return seen != made_; })) {
-      if (session.stop_token().stop_requested()) return;
-      const std::uint64_t steps = maker ? maker->steps() : 0;
-      if (own && std::exchange(seen_steps, steps) != steps) own->step();
-    }
+  /// Waits until somebody has ended making, or `session` is to stop. Where the maker hangs, it hangs alone.
+  void wait(std::unique_lock<std::mutex>& lock, numerics::Context& session) {
+    std::optional<numerics::Progress::Wait> for_maker;
+    if (numerics::Progress* const own = numerics::Progress::of_thread().get()) for_maker.emplace(*own);
+    changed_.wait(lock, session.stop_token(), [&, seen = made_] { return seen != made_; });
   }
 
   std::shared_ptr<const Made> find(const Place& place, const Request& request) {

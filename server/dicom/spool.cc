@@ -137,7 +137,9 @@ void Spool::list_refused(const fs::path& folder, Queue& queue) {
     const std::string name = entry.path().filename();
     const std::uint64_t number = number_of(name), bytes = entry.file_size(error);
     if (number == 0 || error) continue;
-    queue.refused.push_back({entry.last_write_time(error), name, bytes});
+    const fs::file_time_type since = entry.last_write_time(error);
+    if (error) continue;
+    queue.refused.push_back({since, name, bytes});
     queue.refused_bytes += bytes;
     next_ = std::max(next_, number + 1);
   }
@@ -150,15 +152,17 @@ std::uint64_t Spool::tidy(const fs::path& folder, Queue& queue) {
   list_refused(folder, queue);
   const fs::file_time_type now = fs::file_time_type::clock::now();
   std::uint64_t removed = 0;
-  while (!queue.refused.empty()) {
-    const Aside& oldest = queue.refused.front();
-    if (now - oldest.since <= limits_.refused_age && queue.refused_bytes <= limits_.refused_bytes) break;
+  for (auto oldest = queue.refused.begin(); oldest != queue.refused.end();) {
+    if (now - oldest->since <= limits_.refused_age && queue.refused_bytes <= limits_.refused_bytes) break;
     std::error_code error;
-    removed += fs::remove(folder / kRefused / oldest.name, error) ? 1 : 0;
-    if (error) break;  // it is tried again
-    bytes_ -= oldest.bytes;
-    queue.refused_bytes -= oldest.bytes;
-    queue.refused.pop_front();
+    removed += fs::remove(folder / kRefused / oldest->name, error) ? 1 : 0;
+    if (error) {  // it is tried again
+      ++oldest;
+      continue;
+    }
+    bytes_ -= oldest->bytes;
+    queue.refused_bytes -= oldest->bytes;
+    oldest = queue.refused.erase(oldest);
   }
   return removed;
 }

@@ -83,33 +83,38 @@ void Canary::use(std::vector<std::string> program) {
   program_ = std::move(program);
 }
 
-void Canary::scan_succeeded(int device) {
+void Canary::scan_succeeded(const std::vector<int>& devices) {
   const std::scoped_lock lock(mutex_);
-  failures_[device] = 0;
+  for (const int device : devices) failures_[device] = 0;
 }
 
-void Canary::scan_failed(int device, const std::string& why) {
+void Canary::scan_failed(const std::vector<int>& devices, const std::string& why) {
   const std::scoped_lock lock(mutex_);
-  if (++failures_[device] < kFailures || asking_ || program_.empty() || Clock::now() < next_) return;
-  failures_[device] = 0;
+  std::vector<int> suspects;
+  for (const int device : devices)
+    if (++failures_[device] >= kFailures) suspects.push_back(device);
+  if (suspects.empty() || asking_ || program_.empty() || Clock::now() < next_) return;
   next_ = Clock::now() + times_.pause;
   std::vector<std::string> command = program_;
-  command.push_back(std::to_string(device));
+  for (const int device : suspects) {
+    failures_[device] = 0;
+    command.push_back(std::to_string(device));
+  }
+  const std::string failed =
+      fmt::format("{} scans in a row have failed on GPU {} ({})", kFailures, fmt::join(suspects, " and "), why);
   try {
-    thread_ = std::jthread([this, command, device, why](const std::stop_token& stop) {
-      ask(command, device, why, stop);
+    thread_ = std::jthread([this, command, failed](const std::stop_token& stop) {
+      ask(command, failed, stop);
       const std::scoped_lock end(mutex_);
       asking_ = false;
     });
     asking_ = true;  // the thread cannot have got to its end: that needs the lock
   } catch (const std::system_error& error) {
-    write_log(LogLevel::error, fmt::format("GPU {} cannot be tried by a new process: {}", device, error.what()));
+    write_log(LogLevel::error, fmt::format("{}; no new process can try: {}", failed, error.what()));
   }
 }
 
-void Canary::ask(const std::vector<std::string>& command, int device, const std::string& why,
-                 const std::stop_token& stop) {
-  const std::string failed = fmt::format("{} scans in a row have failed on GPU {} ({})", kFailures, device, why);
+void Canary::ask(const std::vector<std::string>& command, const std::string& failed, const std::stop_token& stop) {
   const Ended ended = run(command, times_.most, stop);
   if (stop.stop_requested()) return;
   if (ended.status == kBroken)

@@ -17,8 +17,9 @@
 
 namespace echotrain::server {
 
-/// Most errors of a GPU do not say whether it is lost. When kFailures scans in a row have failed by such errors, none
-/// of them for want of memory, a child process does a little work there (device_check.h). Where it cannot either,
+/// Most errors of a GPU do not say whether it is lost, nor which of several it is. When kFailures scans in a row have
+/// failed by such errors, none of them for want of memory, a child process does a little work on each GPU for which
+/// this is true (device_check.h). Where it cannot either,
 /// readiness breaks down; else counting begins anew. Only what the child says itself counts: one that is killed, that
 /// cannot be started or does not end in time has said nothing. Thread-safe.
 class Canary {
@@ -26,7 +27,7 @@ class Canary {
   static constexpr int kFailures = 3;
   /// Statuses of the child.
   static constexpr int kWorks = 0, kBroken = 83, kUnknown = 84;
-  /// What the program's own binary is called with, and the device's number after it.
+  /// What the program's own binary is called with, and the devices' numbers after it.
   static constexpr std::string_view kFlag = "--canary";
 
   struct Times {
@@ -36,15 +37,16 @@ class Canary {
   explicit Canary(std::shared_ptr<Readiness> readiness) : Canary(std::move(readiness), Times()) {}
   Canary(std::shared_ptr<Readiness> readiness, Times times) : readiness_(std::move(readiness)), times_(times) {}
 
-  /// What to run, before the device's number. Without it, nobody is asked.
+  /// What to run, before the devices' numbers. Without it, nobody is asked.
   void use(std::vector<std::string> program);
-  void scan_failed(int device, const std::string& why);
-  void scan_succeeded(int device);
+  /// `devices`: all that the scan used.
+  void scan_failed(const std::vector<int>& devices, const std::string& why);
+  void scan_succeeded(const std::vector<int>& devices);
   /// Ends the child that runs, if any, and starts no more.
   void stop();
 
  private:
-  void ask(const std::vector<std::string>& command, int device, const std::string& why, const std::stop_token& stop);
+  void ask(const std::vector<std::string>& command, const std::string& failed, const std::stop_token& stop);
 
   const std::shared_ptr<Readiness> readiness_;
   const Times times_;

@@ -38,11 +38,22 @@ bool transforms_a_point(int device) {
 }  // namespace
 
 int device_status(int cuda_error) {
-  constexpr int kDevicesUnavailable = 46;
   if (cuda_error == 0) return Canary::kWorks;
-  if (cuda_error == kDevicesUnavailable || numerics::fault_of(cuda_error) == numerics::CudaFault::memory)
-    return Canary::kUnknown;
-  return Canary::kBroken;
+  if (numerics::fault_of(cuda_error) == numerics::CudaFault::memory) return Canary::kUnknown;
+  switch (cuda_error) {
+    case 35:   // cudaErrorInsufficientDriver
+    case 46:   // cudaErrorDevicesUnavailable
+    case 304:  // cudaErrorOperatingSystem
+    case 803:  // cudaErrorSystemDriverMismatch
+    case 805:  // cudaErrorMpsConnectionFailed
+    case 806:  // cudaErrorMpsRpcFailure
+    case 807:  // cudaErrorMpsServerNotReady
+    case 808:  // cudaErrorMpsMaxClientsReached
+    case 809:  // cudaErrorMpsMaxConnectionsReached
+      return Canary::kUnknown;
+    default:
+      return Canary::kBroken;
+  }
 }
 
 int check_device(int device, unsigned most_s) {

@@ -20,10 +20,10 @@ class StuckScans {
   StuckScans(std::shared_ptr<ComputePool> compute, std::shared_ptr<Readiness> readiness)
       : compute_(std::move(compute)), readiness_(std::move(readiness)) {}
 
-  /// `worker` has been cancelled. `holds`: what it had of memory and places. Where every place of the CPU is lost
-  /// (where places are unbounded: as many as there are cores), readiness breaks down.
+  /// `worker` has been cancelled. `holds`: what it had of memory and places.
   void add(std::unique_ptr<Worker> worker, std::shared_ptr<void> holds);
-  /// Gives back what those had whose threads have ended since.
+  /// To be called now and then: gives back what those had whose threads have ended since. Where every place of the CPU
+  /// is lost (where places are unbounded: as many as there are cores) at two looks, readiness breaks down.
   void look();
   std::int64_t count(numerics::Backend backend) const;
   /// Waits for all of them, for as long as they take.
@@ -33,6 +33,7 @@ class StuckScans {
   struct Stuck {
     std::shared_ptr<void> holds;  // goes after the worker
     std::unique_ptr<Worker> worker;
+    bool seen = false;  // at a look
   };
   const std::shared_ptr<ComputePool> compute_;
   const std::shared_ptr<Readiness> readiness_;

@@ -36,6 +36,12 @@ struct Refusal : std::runtime_error {
   protocol::Error error;
 };
 
+std::vector<int> devices_of(const ScanPlace& place) {
+  std::vector<int> devices{place.device};
+  devices.insert(devices.end(), place.others.begin(), place.others.end());
+  return devices;
+}
+
 /// Tells the scan's load that its thread computes, as long as it lives.
 class Computing {
  public:
@@ -69,6 +75,7 @@ Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions
                std::function<void()> wake)
     : request_(std::move(request)),
       place_(std::move(place)),
+      devices_(devices_of(place_)),
       options_(options),
       limits_(limits),
       resources_(std::move(resources)),
@@ -111,7 +118,7 @@ void Worker::run() {
   if (cancelled_ && yielding_.exchange(0) != 0) go_after(0);
   try {
     work();
-    if (place_.canary && place_.backend == numerics::Backend::cuda) place_.canary->scan_succeeded(place_.device);
+    if (place_.canary && place_.backend == numerics::Backend::cuda) place_.canary->scan_succeeded(devices_);
   } catch (const numerics::Stopped&) {
     log_.debug("stopped before its end");
   } catch (const Refusal& refusal) {
@@ -125,7 +132,7 @@ void Worker::run() {
     readiness_->break_down(fmt::format("a GPU is lost: {}", error.what()));
   } catch (const numerics::DeviceFailed& error) {
     failure_ = {"resources", error.what()};
-    if (place_.canary) place_.canary->scan_failed(place_.device, error.what());
+    if (place_.canary) place_.canary->scan_failed(devices_, error.what());
   } catch (const numerics::ResourceError& error) {
     failure_ = {"resources", error.what()};
   } catch (const std::bad_alloc&) {
@@ -354,6 +361,7 @@ void Worker::warn_when_late(const ImageTimes& times) {
 }
 
 void Worker::send(protocol::Image&& image, const ImageTimes& times) {
+  progress_->step();  // the scan's thread may wait for a GPU until the last image is complete
   meter_->image();
   if (place_.load && times.arrival.taken != Instant{}) place_.load->image(times.arrival.taken, times.copied);
   try {

@@ -48,7 +48,7 @@ struct ScanPlace {
   std::shared_ptr<numerics::Helped> helped{};
   std::shared_ptr<Spinning> spinning{};  ///< the scan's thread spins while it waits; null: it sleeps
   std::shared_ptr<ScanLoad> load{};      ///< is told when the scan computes; null: nobody asks
-  std::shared_ptr<Canary> canary{};      ///< is told whether the device works; null: nobody asks
+  std::shared_ptr<Canary> canary{};      ///< is told whether the devices work; null: nobody asks
 };
 
 /// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans
@@ -112,6 +112,7 @@ class Worker {
 
   const ScanRequest request_;
   const ScanPlace place_;
+  const std::vector<int> devices_;  // all of the place's
   const config::ServerOptions& options_;
   const protocol::Limits& limits_;
   const std::shared_ptr<numerics::Resources> resources_;

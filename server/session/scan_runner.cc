@@ -222,11 +222,11 @@ bool ScanRunner::busy() const {
 // Called again and again, also when the client is gone.
 void ScanRunner::look_at_progress(Clock::time_point now) {
   const Worker* const worker = worker_ ? worker_.get() : replaced_.get();
-  if (hangs_) return;
   if (worker == nullptr || worker->done()) {
     connection_.status->step_s = 0;
     return;
   }
+  if (hangs_) return;
   const double age_s = std::chrono::duration<double>(progress_->look(now)).count();
   connection_.status->step_s = age_s;
   const double most_s = connection_.options.max_step_s;
@@ -291,9 +291,10 @@ void ScanRunner::cancel() {
 void ScanRunner::abandon() {
   end_trial();
   paused_ = asked_again_ = false;
-  if (hangs_) {
+  std::unique_ptr<Worker>& worker = worker_ ? worker_ : replaced_;
+  if (hangs_ && !worker->done()) {  // it may have stopped since it was told to
     connection_.status->state = SessionState::stuck;
-    connection_.environment.stuck->add(std::move(worker_ ? worker_ : replaced_), turn_.hand_over());
+    connection_.environment.stuck->add(std::move(worker), turn_.hand_over());
   }
   worker_.reset();
   replaced_.reset();

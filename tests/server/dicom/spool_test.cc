@@ -85,6 +85,19 @@ TEST(DicomSpool, KeepsWhatWasPutAsideWithinItsBounds) {
   EXPECT_EQ(spool.waiting("b").refused, 1U);
 }
 
+TEST(DicomSpool, AFileThatCannotBeRemovedKeepsNoOther) {
+  const SpoolFolder folder;
+  Spool spool(folder.path(), {kBound, 50}, {"a"});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(spool.put("a", std::string(100, 'x')), "");
+    spool.put_aside("a", *spool.oldest("a"));
+  }
+  const std::filesystem::path oldest = folder.path() / "a" / "refused" / "00000000000000000001.dcm";
+  std::filesystem::remove(oldest);
+  std::filesystem::create_directories(oldest / "not empty");
+  EXPECT_EQ(spool.tidy("a"), 1U);
+}
+
 TEST(DicomSpool, CountsDaysFromThePuttingAside) {
   const SpoolFolder folder;
   Spool spool(folder.path(), {kBound, kBound, std::chrono::hours(24)}, {"a"});

@@ -33,6 +33,21 @@ class Slow final : public Gadget<Readouts, Readouts> {
   }
 };
 
+class Dripping final : public Gadget<Image, Image> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "dripping";
+  static constexpr std::string_view kSummary = "Sends each image eight times, one in 0.6 s.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Dripping(Options /*options*/) {}
+  void process(Image&& image, const Emit<Image>& emit) override {
+    for (int i = 0; i < 8; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      emit(Image(image));
+    }
+  }
+};
+
 }  // namespace
 
 TextGate& text_gate() {
@@ -50,6 +65,7 @@ const Registry& held_registry() {
     Registry all = Registry::builtin();
     all.add<Laborious>();
     all.add<Slow>();
+    all.add<Dripping>();
     return all;
   }();
   return registry;

@@ -75,6 +75,27 @@ TEST_F(Stuck, IsToldItsClientAndOthersGoOn) {
   EXPECT_THAT(HttpClient(server.admin_port()).get("/sessions")->body, Not(HasSubstr("stuck")));
 }
 
+// The gadget comes back while its client, which has been told already, has not hung up.
+TEST_F(Stuck, IsNotWhoHasStoppedBeforeItsSessionEnds) {
+  options_.cpu_scans = 1;
+  options_.drain_timeout_s = 60;
+  TestServer server(options_, held_registry());
+  const OpensAtTheEnd opens;
+  RawClient client(server.port());
+  client.send(scan_that_hangs());
+  ASSERT_TRUE(client.receive());  // the error
+  const auto step_s = [&] { return scrape(server.admin_port())["echotrain_step_seconds{backend=\"cpu\"}"]; };
+  EXPECT_GT(step_s(), 0);
+  tap().open();
+  EXPECT_TRUE(eventually([&] { return step_s() == 0; }));
+  const Conversation all = client.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  client.close();
+  EXPECT_TRUE(server.works());
+  EXPECT_EQ(stuck(server), 0);
+  EXPECT_EQ(HttpClient(server.admin_port()).get("/readyz")->status, 200);
+}
+
 // Nothing is left to do its work: a new process has its places again.
 TEST_F(Stuck, EndsTheServerWhenItHasTheLastPlace) {
   options_.cpu_scans = 1;
@@ -146,6 +167,17 @@ TEST_F(Stuck, IsNotWhoWaitsForRoom) {
   sender.join();
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(1022), static_cast<std::size_t>(kImages)) << all.texts();
+}
+
+// As at the end of a scan on a GPU, whose thread waits until all images are complete.
+TEST_F(Stuck, IsNotWhoSendsImages) {
+  TestServer server(options_, held_registry());
+  const OpensAtTheEnd opens;
+  const Conversation all = server.exchange(
+      wire::config_text("echotrain: 1\nname: mine\ndescription: x\ninput: images\npipeline:\n  - dripping\n") +
+      wire::header(wire::xml()) + wire::image(wire::image_head(8)) + wire::close());
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 8U) << all.texts();
 }
 
 TEST_F(Stuck, IsNobodyWithoutABound) {
