@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +21,8 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
       if (!refused) {
         line_.push_back(ticket.get());
         ticket->in_line_ = true;
-        calls_back_ = calls_back_ || within_share(ticket->wish_);
+        ticket->waits_since_ = Clock::now();
+        calls_back_ = calls_back_ || within_share(*ticket);
       }
     }
   }
@@ -27,18 +30,101 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
   return ticket;
 }
 
-bool Reservations::within_share(const Wish& wish, std::uint64_t has) const {
-  const auto found = held_.find(wish.address);
-  return found == held_.end() || found->second.bytes + wish.bytes - has <= share();
+namespace {
+// What is there already, or will be.
+std::uint64_t had(const numerics::MemoryAccount& account, std::uint64_t reserved) {
+  return std::max(account.used(), reserved);
+}
+}  // namespace
+
+// With the lock held, as all below.
+bool Reservations::may_reserve(const Ticket& ticket) const {
+  const auto found = held_.find(ticket.wish_.address);
+  return found == held_.end() || found->second.bytes + ticket.wish_.bytes - ticket.reserved_ <= share();
 }
 
-// With the lock held. A first scan stays one when it regains what it had.
+// A first scan stays one when it regains what it had.
 bool Reservations::may_take_kept(const Ticket& ticket) const {
   const bool first = ticket.counted_ ? ticket.scans_beside_ == 0 : held_.count(ticket.wish_.address) == 0;
   return first && ticket.wish_.bytes <= kept() / 4;
 }
 
-// With the lock held, as the one below.
+// Scans that end give back what they have a little later.
+std::uint64_t Reservations::had_by(const std::string& address, bool without_ending) const {
+  std::uint64_t bytes = 0;
+  for (const Ticket* each : counted_)
+    if (each->wish_.address == address && !(without_ending && each->ends_))
+      bytes += had(*each->wish_.account, each->reserved_);
+  return bytes;
+}
+
+// Its address has no more than it may reserve, together with this wish: others do what they can for it.
+bool Reservations::within_share(const Ticket& ticket) const {
+  const std::uint64_t has = had(*ticket.wish_.account, ticket.reserved_), wants = std::max(has, ticket.wish_.bytes);
+  return may_reserve(ticket) && had_by(ticket.wish_.address) - (ticket.counted_ ? has : 0) + wants <= share();
+}
+
+std::uint64_t Reservations::part_of(const std::string& address) const {
+  std::set<std::string_view> addresses;
+  for (const auto& [name, held] : held_) addresses.insert(name);
+  for (const Ticket* each : line_) addresses.insert(each->wish_.address);
+  const auto found = held_.find(address);
+  const std::uint64_t reserved = found == held_.end() ? 0 : found->second.bytes;
+  return std::min(share(), std::max(2 * share() / std::max<std::size_t>(addresses.size(), 1), 2 * reserved));
+}
+
+// The budget must have as much left before it is reserved.
+std::uint64_t Reservations::room_for(const Ticket& ticket) const {
+  const std::uint64_t has = had(*ticket.wish_.account, ticket.reserved_);
+  return ticket.wish_.bytes - std::min(ticket.wish_.bytes, has) + (may_take_kept(ticket) ? 0 : kept());
+}
+
+// The scans that have to give back what they borrow, so that the first in line who may ask for that fits. None where it
+// would not fit though all of them ended.
+std::vector<Reservations::Ticket*> Reservations::next_to_end() const {
+  const auto now = Clock::now();
+  const auto waits = std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) {
+    const std::string& address = each->wish_.address;
+    return now >= each->waits_since_ + pause_ && within_share(*each) && had_by(address) <= part_of(address);
+  });
+  if (waits == line_.end()) return {};
+  std::uint64_t coming = 0;
+  for (const Ticket* each : counted_)
+    if (each->ends_) coming += had(*each->wish_.account, each->reserved_);
+  const std::uint64_t room = room_for(**waits);
+  if (budget_->make_room(room - std::min(room, coming))) return {};
+  std::vector<Ticket*> found;
+  while (budget_->used() + room > budget_->bound() + coming) {
+    Ticket* const next = borrows_most(found);
+    if (next == nullptr) return {};
+    coming += had(*next->wish_.account, next->reserved_);
+    found.push_back(next);
+  }
+  return found;
+}
+
+// The scan that borrows most of the address that has most beyond its part, once those of `ending` have ended; null:
+// none. What a scan has lent of its reservation, and takes again, is not borrowed.
+Reservations::Ticket* Reservations::borrows_most(const std::vector<Ticket*>& ending) const {
+  std::map<std::string_view, std::uint64_t> back;
+  for (const Ticket* each : ending) back[each->wish_.address] += had(*each->wish_.account, each->reserved_);
+  Ticket* found = nullptr;
+  std::pair<std::uint64_t, std::uint64_t> most{0, 0};  // beyond the address' part; borrowed by the scan
+  for (Ticket* each : counted_) {
+    const std::string& address = each->wish_.address;
+    const std::uint64_t used = each->wish_.account->used(), part = part_of(address) + back[address];
+    const std::uint64_t has = had_by(address, /*without_ending=*/true);
+    const bool chosen = std::find(ending.begin(), ending.end(), each) != ending.end();
+    if (each->ends_ || each->stuck_ || chosen || used <= each->wish_.bytes || has <= part) continue;
+    const std::pair its{has - part, used - each->wish_.bytes};
+    if (its > most) {
+      most = its;
+      found = each;
+    }
+  }
+  return found;
+}
+
 bool Reservations::line_is_full(const Wish& wish) const {
   const auto waiting = static_cast<std::int64_t>(line_.size());
   if (wish.exempt || waiting >= most_waiting_) return waiting >= most_waiting_;
@@ -51,17 +137,13 @@ bool Reservations::line_is_full(const Wish& wish) const {
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
   // Asked before anything is reserved: what is reserved only to be given back is missing to those who borrow meanwhile.
-  const std::uint64_t has = std::max(wish.account->used(), ticket.reserved_),
-                      more = wish.bytes - std::min(wish.bytes, has);
-  const bool leaves_kept = may_take_kept(ticket) || kept() == 0 || budget_->make_room(more + kept());
-  if (within_share(wish, ticket.reserved_) && leaves_kept && wish.account->reserve(wish.bytes)) {
-    Held& held = held_[wish.address];
+  const bool leaves_kept = may_take_kept(ticket) || kept() == 0 || budget_->make_room(room_for(ticket));
+  if (may_reserve(ticket) && leaves_kept && reserve(ticket, wish.bytes)) {
     if (!std::exchange(ticket.counted_, true)) {
-      ticket.scans_beside_ = held.scans++;
+      ticket.scans_beside_ = held_[wish.address].scans++;
       counted_.push_back(&ticket);
     }
-    count(ticket, wish.bytes);
-  } else if (!ticket.counted_ || Clock::now() < ticket.regains_since_ + patience_) {
+  } else if (!ticket.counted_ || Clock::now() < ticket.waits_since_ + patience_) {
     return false;  // of several who regain, each may have what another waits for: none waits for ever
   }
   ticket.granted_ = true;
@@ -69,10 +151,26 @@ bool Reservations::grant(Ticket& ticket) {
   return true;
 }
 
-// With the lock held: what is reserved for a ticket counts for its address.
-void Reservations::count(Ticket& ticket, std::uint64_t reserved) {
-  if (budget_->bounded()) held_[ticket.wish_.address].bytes += reserved - ticket.reserved_;  // wraps where it subtracts
-  ticket.reserved_ = reserved;
+// What is reserved for a ticket counts for its address. Those who borrow see no less to lend because a small scan takes
+// what is kept. False: it does not fit.
+bool Reservations::reserve(Ticket& ticket, std::uint64_t bytes) {
+  const bool small = may_take_kept(ticket);
+  const std::uint64_t more = bytes - ticket.reserved_;  // unsigned numbers wrap: this may subtract
+  const bool grows = bytes > ticket.reserved_;
+  if (small && grows) count_small(more);
+  if (!ticket.wish_.account->reserve(bytes)) {
+    if (small) count_small(-more);
+    return false;
+  }
+  if (small && !grows) count_small(more);
+  if (budget_->bounded()) held_[ticket.wish_.address].bytes += more;
+  ticket.reserved_ = bytes;
+  return true;
+}
+
+void Reservations::count_small(std::uint64_t more) {
+  small_ += more;
+  budget_->keep(kept() - std::min(kept(), small_));
 }
 
 bool Reservations::Ticket::give_back_unused() {
@@ -83,36 +181,36 @@ bool Reservations::Ticket::give_back_unused() {
                                          [this](const Ticket* each) { return each->wish_.address == wish_.address; });
     const std::uint64_t used = wish_.account->used();
     if (!granted_ || !wanted || used >= reserved_) return false;
-    wish_.account->reserve(used);
-    all_->count(*this, used);
+    all_->reserve(*this, used);
     granted_ = false;
   }
   all_->look_again();
   return true;
 }
 
-bool Reservations::Ticket::is_to_end() {
+bool Reservations::Ticket::is_to_end_idle() {
   const std::scoped_lock lock(all_->mutex_);
-  if (ends_) return true;
-  if (!all_->calls_back_ || wish_.account->used() <= reserved_) return false;
-  std::uint64_t has = 0;  // without those who end already, whose memory comes back a little later
-  for (const Ticket* each : all_->counted_)
-    if (each->wish_.address == wish_.address && !each->ends_)
-      has += std::max(each->wish_.account->used(), each->reserved_);
-  ends_ = has > all_->share();
+  if (all_->calls_back_ && wish_.account->used() > wish_.bytes && all_->had_by(wish_.address, true) > all_->share())
+    ends_ = true;
   return ends_;
+}
+
+void Reservations::Ticket::is_stuck() {
+  const std::scoped_lock lock(all_->mutex_);
+  stuck_ = true;
+  ends_ = false;
 }
 
 void Reservations::Ticket::regain() {
   const std::scoped_lock lock(all_->mutex_);
   if (granted_ || in_line_) return;
-  regains_since_ = Clock::now();
+  waits_since_ = Clock::now();
   std::list<Ticket*>& line = all_->line_;
   const auto place = std::find_if(line.begin(), line.end(), [](const Ticket* each) { return !each->counted_; });
   if (place == line.begin() && all_->grant(*this)) return;
   in_line_ = true;
   line.insert(place, this);
-  all_->calls_back_ = all_->calls_back_ || all_->within_share(wish_, reserved_);
+  all_->calls_back_ = all_->calls_back_ || all_->within_share(*this);
 }
 
 void Reservations::look_again() {
@@ -120,15 +218,21 @@ void Reservations::look_again() {
   {
     const std::scoped_lock lock(mutex_);
     calls_back_ = false;
-    for (auto place = line_.begin(); place != line_.end();) {
-      Ticket& ticket = **place;
-      if ((!calls_back_ || may_take_kept(ticket)) && grant(ticket)) {
-        wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
-        place = line_.erase(place);
-      } else {
-        calls_back_ = calls_back_ || within_share(ticket.wish_, ticket.reserved_);
-        ++place;
+    for (const bool all : {false, true})  // first those who regain, and those of addresses that do not have too much
+      for (auto place = line_.begin(); place != line_.end();) {
+        Ticket& ticket = **place;
+        const bool turn = all || ticket.counted_ || within_share(ticket);
+        if (turn && (!calls_back_ || may_take_kept(ticket)) && grant(ticket)) {
+          wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
+          place = line_.erase(place);
+        } else {
+          calls_back_ = calls_back_ || within_share(ticket);
+          ++place;
+        }
       }
+    for (Ticket* const ticket : next_to_end()) {
+      ticket->ends_ = true;
+      wakes.push_back(ticket->wake_);
     }
   }
   for (const auto& wake : wakes) wake();
@@ -140,9 +244,8 @@ void Reservations::end(Ticket& ticket) {
     line_.remove(&ticket);
     counted_.remove(&ticket);
     if (ticket.counted_) {
-      ticket.wish_.account->reserve(0);
+      reserve(ticket, 0);
       const auto held = held_.find(ticket.wish_.address);
-      count(ticket, 0);
       if (--held->second.scans == 0) held_.erase(held);
     }
   }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gadgets/numerics/core/memory_budget.h"
 #include "server/base/clock.h"
@@ -23,13 +24,22 @@ namespace echotrain::server {
 /// hold up nobody else. What a scan that does nothing has not used of its reservation is called back while others wait;
 /// when it goes on, it stands before all who have had nothing. One address also leaves a quarter of the line to others,
 /// rounded down. Thread-safe. Tickets keep it alive.
+///
+/// What a scan takes beyond its reservation is borrowed: from all but what is left of that eighth. Where an address
+/// that has, with what it waits for, no more than half of the rest has waited for a while, others give back what they
+/// borrow: the address that has most beyond its part loses the scan that borrows most, and so on until what is waited
+/// for fits; nobody where that would not be enough. That part is an equal one of all addresses that have memory or wait
+/// for it, or twice what the address has reserved, if that is more, and at most half. Who uses no more than it has
+/// asked for loses nothing.
 class Reservations : public std::enable_shared_from_this<Reservations> {
  public:
-  /// At most `most_waiting` tickets wait at a time. Who regains waits for `patience`, and then goes on with what it
-  /// has.
+  /// At most `most_waiting` tickets wait at a time. Scans that borrow end when somebody has waited for `pause`. Who
+  /// regains waits for `patience`, and then goes on with what it has.
   Reservations(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting,
-               Clock::duration patience = std::chrono::seconds(10))
-      : budget_(std::move(budget)), most_waiting_(most_waiting), patience_(patience) {}
+               Clock::duration pause = std::chrono::seconds(10), Clock::duration patience = std::chrono::seconds(10))
+      : budget_(std::move(budget)), most_waiting_(most_waiting), pause_(pause), patience_(patience) {
+    count_small(0);
+  }
 
   /// What a scan wants: `bytes` of the budget for `account`.
   struct Wish {
@@ -55,9 +65,13 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     /// After that: asks for all of it again, behind those who regain and before all others. Granted in any case once it
     /// has waited for the patience: what it then takes beyond the part that it has kept is borrowed.
     void regain();
-    /// Others wait, its scan uses more than is reserved for it, and the scans of its address that need not end have
-    /// more than one address may reserve. It stays so.
-    bool is_to_end();
+    /// Its scan has to give back what it borrows. It stays so; the ticket is woken.
+    bool is_to_end() const { return ends_; }
+    /// Its scan does nothing for the moment: it is to end already while others wait, where it borrows, and the scans of
+    /// its address that need not end have more than one address may reserve.
+    bool is_to_end_idle();
+    /// Its scan hangs: what it has does not come back, and nobody asks for it.
+    void is_stuck();
     /// Other scans of its address that had their memory when this one got its own. Valid once granted.
     std::int64_t scans_beside() const { return scans_beside_; }
 
@@ -70,17 +84,18 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     const std::function<void()> wake_;
     bool granted_ = false;                    // guarded by all_'s mutex, as those below
     bool in_line_ = false, counted_ = false;  // counted: among the scans of its address
-    bool ends_ = false;
-    Clock::time_point regains_since_;
+    bool stuck_ = false;
+    std::atomic<bool> ends_ = false;
+    Clock::time_point waits_since_;
     std::uint64_t reserved_ = 0;     // of the wish
     std::int64_t scans_beside_ = 0;  // until granted, as well
   };
 
   /// A ticket, or null when the line is full, for this address or at all. A wish for more than an address may have
-  /// is cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted.
+  /// is cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted or a scan is to end.
   std::unique_ptr<Ticket> ask(Wish wish, std::function<void()> wake);
-  /// Looks again who of those in line can have what it wants. Called when a ticket ends, and to be called now and then:
-  /// memory that was borrowed comes back at any time.
+  /// Looks again who of those in line can have what it wants, and who has to give back what it borrows. Called when a
+  /// ticket ends, and to be called now and then: memory that was borrowed comes back at any time.
   void look_again();
 
   /// Somebody waits because there is too little left: sessions that have borrowed and can do without give back.
@@ -95,20 +110,28 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   };
   std::uint64_t kept() const { return budget_->bounded() ? budget_->bound() / 8 : 0; }
   std::uint64_t share() const { return (budget_->bound() - kept()) / 2; }
-  bool within_share(const Wish& wish, std::uint64_t has = 0) const;
+  bool may_reserve(const Ticket& ticket) const;
   bool may_take_kept(const Ticket& ticket) const;
+  std::uint64_t had_by(const std::string& address, bool without_ending = false) const;
+  bool within_share(const Ticket& ticket) const;
+  std::uint64_t part_of(const std::string& address) const;
+  std::uint64_t room_for(const Ticket& ticket) const;
+  std::vector<Ticket*> next_to_end() const;
+  Ticket* borrows_most(const std::vector<Ticket*>& ending) const;
   bool line_is_full(const Wish& wish) const;
   bool grant(Ticket& ticket);
-  void count(Ticket& ticket, std::uint64_t reserved);
+  bool reserve(Ticket& ticket, std::uint64_t bytes);
+  void count_small(std::uint64_t more);
   void end(Ticket& ticket);
 
   const std::shared_ptr<numerics::MemoryBudget> budget_;
   const std::int64_t most_waiting_;
-  const Clock::duration patience_;
+  const Clock::duration pause_, patience_;
   mutable std::mutex mutex_;
   std::list<Ticket*> line_;
   std::map<std::string, Held> held_;  // by address
-  std::list<const Ticket*> counted_;
+  std::list<Ticket*> counted_;
+  std::uint64_t small_ = 0;  // reserved for those who may take what is kept
   std::atomic<bool> calls_back_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace echotrain::server {
@@ -80,7 +81,13 @@ void ScanTurn::give_back() {
   memory_.reset();
 }
 
+std::uint64_t ScanTurn::borrows() const {
+  const std::uint64_t used = client_.account->used(), reserved = memory_ ? memory_->bytes() : 0;
+  return used - std::min(used, reserved);
+}
+
 std::shared_ptr<void> ScanTurn::hand_over() {
+  if (memory_) memory_->is_stuck();
   return std::make_shared<std::pair<decltype(memory_), decltype(place_)>>(std::move(memory_), std::move(place_));
 }
 

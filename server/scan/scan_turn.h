@@ -49,8 +49,10 @@ class ScanTurn {
   /// While others wait for memory, gives back what of its own the scan does not use, and says how much [bytes]: 0 where
   /// it keeps all. Afterwards has_memory() is false.
   std::uint64_t give_back_unused_memory();
-  /// See Reservations::Ticket::is_to_end().
-  bool is_to_end() { return memory_ && memory_->is_to_end(); }
+  /// See Reservations::Ticket; `idle`: see is_to_end_idle().
+  bool is_to_end(bool idle) { return memory_ && (idle ? memory_->is_to_end_idle() : memory_->is_to_end()); }
+  /// What the scan uses beyond what was reserved for it at first [bytes].
+  std::uint64_t borrows() const;
   /// After give_back_unused_memory(): asks for it again. Never refused.
   Answer regain_memory();
   /// After give_back_place(): asks for a place where that was. Never refused.
@@ -69,7 +71,7 @@ class ScanTurn {
 
   void give_back_place() { place_.reset(); }
   void give_back();
-  /// Memory and place, which whoever gets this holds instead.
+  /// Memory and place of a scan that hangs, which whoever gets this holds instead.
   std::shared_ptr<void> hand_over();
 
  private:

@@ -129,7 +129,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
                 options.client_pipelines),
       std::move(resources),
       memory,
-      std::make_shared<Reservations>(memory, options.max_waiting),
+      std::make_shared<Reservations>(memory, options.max_waiting, seconds(options.pause_s)),
       std::move(compute),
       std::make_shared<Turns>(cores),
       std::make_shared<ReadTurns>(std::max(1, io_threads(options) - 1)),

@@ -160,19 +160,24 @@ void ScanRunner::pause() {
   if (const std::uint64_t bytes = turn_.give_back_unused_memory(); bytes > 0)
     connection_.log.info("{} MiB that were reserved for it, and that it does not use, go to scans that wait",
                          bytes >> 20);
-  end_borrowing();
+  end_borrowing(/*idle=*/true);
 }
 
 // What is used cannot be lent.
-void ScanRunner::end_borrowing() {
-  if (!turn_.is_to_end()) return;
+void ScanRunner::end_borrowing(bool idle) {
+  if (gives_way_ || !turn_.is_to_end(idle)) return;
+  gives_way_ = true;
   const numerics::MemoryAccount& account = *connection_.status->account;
+  connection_.fail(
+      {"budget", fmt::format("{} for {} s (pause_s), the scans of this address have more than its part of it, and "
+                             "this one takes {:.1f} MiB, {:.1f} more than its header made the server reserve; send it "
+                             "again later, with its true sizes and number of channels in the header, or let the "
+                             "server have more memory (memory_mib)",
+                             idle ? "others wait for memory, (almost) no data of this scan have come"
+                                  : "others have waited for memory",
+                             connection_.options.pause_s, static_cast<double>(account.used()) / (1 << 20),
+                             static_cast<double>(turn_.borrows()) / (1 << 20))});
   cancel();
-  connection_.fail({"budget", fmt::format("others wait for memory, the scans of this address have more than it may "
-                                          "reserve, and this one, of which (almost) no data have come for {} s "
-                                          "(pause_s), takes {:.1f} MiB, {:.1f} more than was reserved",
-                                          connection_.options.pause_s, static_cast<double>(account.used()) / (1 << 20),
-                                          static_cast<double>(account.borrowed()) / (1 << 20))});
 }
 
 void ScanRunner::ask_again() {
@@ -203,6 +208,7 @@ asio::awaitable<void> ScanRunner::regain_place() {
   if (!connection_.end.gone) ask_again();
   while (paused_ && !connection_.end.gone && !worker_->done() && !watchdog_.place_wait_over()) {
     look_for_turn();
+    end_borrowing(/*idle=*/false);
     if (paused_) co_await connection_.wait();
   }
   if (!paused_) co_return;
@@ -215,7 +221,7 @@ asio::awaitable<void> ScanRunner::regain_place() {
 bool ScanRunner::busy() const {
   const Environment& environment = connection_.environment;
   const bool give_back = !paused_ && connection_.status->queues->borrows() &&
-                         (environment.reservations->calls_back() || environment.memory->left() == 0);
+                         (environment.reservations->calls_back() || !environment.memory->has_to_lend());
   return (worker_ && worker_->full(give_back)) || regaining();
 }
 
@@ -255,6 +261,7 @@ void ScanRunner::check() {
   if (regaining()) look_for_turn();
   if (paused_ && worker_ && worker_->has_results()) ask_again();
   if (worker_ && !on_trial_ && worker_->done() && worker_->failure()) connection_.fail(*worker_->failure());
+  end_borrowing(/*idle=*/false);
 }
 
 asio::awaitable<void> ScanRunner::finish() {
@@ -272,6 +279,7 @@ asio::awaitable<void> ScanRunner::finish() {
     worker_->finish(connection_.end.closed && !connection_.end.error ? End::complete : End::truncated);
     while (!worker_->done() && !hangs_) {
       if (connection_.end.gone) worker_->cancel();
+      end_borrowing(/*idle=*/false);
       co_await connection_.wait();
     }
   }

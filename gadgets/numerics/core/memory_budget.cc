@@ -11,18 +11,19 @@ std::uint64_t MemoryBudget::left() const {
   return used < bound_ ? bound_ - used : 0;
 }
 
-bool MemoryBudget::take_if_it_fits(std::uint64_t bytes) {
+bool MemoryBudget::take_if_it_fits(std::uint64_t bytes, std::uint64_t leave) {
+  const std::uint64_t most = bound_ - std::min(bound_, leave);
   std::uint64_t used = used_;
   do {
-    if (bytes > bound_ || used > bound_ - bytes) return false;
+    if (bytes > most || used > most - bytes) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes));
   return true;
 }
 
-bool MemoryBudget::take(std::uint64_t bytes) {
-  if (take_if_it_fits(bytes)) return true;
-  while (make_room(bytes))
-    if (take_if_it_fits(bytes)) return true;
+bool MemoryBudget::take(std::uint64_t bytes, std::uint64_t leave) {
+  if (take_if_it_fits(bytes, leave)) return true;
+  while (make_room(bytes + leave))
+    if (take_if_it_fits(bytes, leave)) return true;
   return false;
 }
 
@@ -75,7 +76,7 @@ std::uint64_t above_zero(std::int64_t balance) {
   const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   throw OverBudget(fmt::format(
       "this scan uses {:.1f} MiB{}, more than the {:.1f} MiB that were reserved for it, and this server has "
-      "no more left of the memory that it may take ({} MiB); try again later, or raise memory_mib",
+      "no more left of the memory that it may lend (of {} MiB in all); try again later, or raise memory_mib",
       mib(account.used()), more == 0 ? "" : fmt::format(" and wants another {:.1f} MiB", mib(more)),
       mib(account.reserved()), account.budget()->bound() >> 20));
 }
@@ -110,7 +111,7 @@ std::uint64_t MemoryAccount::borrowed() const { return above_zero(balance_); }
 
 void MemoryAccount::take(std::uint64_t bytes) {
   const auto more = static_cast<std::uint64_t>(move(static_cast<std::int64_t>(bytes)));
-  if (more == 0 || budget_->take(more)) return;
+  if (more == 0 || budget_->take(more, budget_->kept())) return;
   budget_->add(more);
   give(bytes);
   refuse_more(*this, bytes);

@@ -49,10 +49,15 @@ class MemoryBudget {
   std::uint64_t used() const { return used_; }
   std::uint64_t left() const;
 
-  /// Takes `bytes`. False: they do not fit, and nothing is taken.
-  bool take_if_it_fits(std::uint64_t bytes);
+  /// What is not lent [bytes]: who borrows leaves as much.
+  void keep(std::uint64_t bytes) { kept_ = bytes; }
+  std::uint64_t kept() const { return kept_; }
+  bool has_to_lend() const { return left() > kept(); }
+
+  /// Takes `bytes`, where at least `leave` are left beside them. False: they do not fit, and nothing is taken.
+  bool take_if_it_fits(std::uint64_t bytes, std::uint64_t leave = 0);
   /// The same, after what nobody uses was dropped, as much as it needs. Not under a lock of a Droppable.
-  bool take(std::uint64_t bytes);
+  bool take(std::uint64_t bytes, std::uint64_t leave = 0);
   /// Counts what is there already, whether it fits or not.
   void add(std::uint64_t bytes) noexcept { used_ += bytes; }
   void give(std::uint64_t bytes) noexcept { used_ -= bytes; }
@@ -75,10 +80,11 @@ class MemoryBudget {
   std::atomic<std::uint64_t> clock_ = 0;
   std::recursive_mutex mutex_;  // what is dropped may hold what is withdrawn
   std::vector<Droppable*> droppable_;
+  std::atomic<std::uint64_t> kept_ = 0;
 };
 
 /// What one holder, such as a session, has of a budget, and what is reserved for it: use within the reservation always
-/// fits, use beyond it is borrowed from what is left. Thread-safe.
+/// fits, use beyond it is borrowed from what is left and not kept. Thread-safe.
 class MemoryAccount {
  public:
   explicit MemoryAccount(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
@@ -99,7 +105,7 @@ class MemoryAccount {
   /// Counts what is there already, whether it fits or not.
   void add(std::uint64_t bytes) noexcept;
   void give(std::uint64_t bytes) noexcept;
-  /// Throws OverBudget when this holder borrows and the budget is exceeded.
+  /// Throws OverBudget when this holder borrows and more is taken than the budget lends.
   void check();
 
   const std::shared_ptr<MemoryBudget>& budget() const { return budget_; }

@@ -130,7 +130,7 @@ TEST_F(ReservationsTest, WhoeverFitsRegainsAtOnceThoughOthersWait) {
 
 // Each has kept what the other waits for.
 TEST_F(ReservationsTest, ThoseWhoRegainDoNotWaitForEachOtherForEver) {
-  const auto all = std::make_shared<Reservations>(budget_, 8, std::chrono::seconds(1));
+  const auto all = std::make_shared<Reservations>(budget_, 8, std::chrono::hours(1), std::chrono::seconds(1));
   const auto one_account = account(), two_account = account();
   auto one = all->ask({one_account, 50, "a"}, [this] { ++woken_; });
   auto two = all->ask({two_account, 50, "b"}, [this] { ++woken_; });
@@ -197,10 +197,10 @@ TEST_F(ReservationsTest, AnEighthIsForSmallScansOfThoseWhoHaveNone) {
   EXPECT_TRUE(again->granted() && large->granted());
 }
 
-// What was borrowed may have taken that, too: a small scan waits then, and others that wait do not hold it up.
+// What is there unasked may have taken that, too: a small scan waits then, and others that wait do not hold it up.
 TEST_F(ReservationsTest, ASmallScanThatWaitsIsNotHeldUpByALargeOne) {
   MemoryAccount borrower(budget_);
-  borrower.take(113);
+  borrower.add(113);
   auto large = ask(50, "a"), small = ask(3, "b");
   EXPECT_FALSE(large->granted() || small->granted());
   borrower.give(10);
@@ -210,23 +210,170 @@ TEST_F(ReservationsTest, ASmallScanThatWaitsIsNotHeldUpByALargeOne) {
   EXPECT_TRUE(all_->calls_back());
 }
 
-// What an address has beyond its half is lent to it: of those who borrow, while others wait.
-TEST_F(ReservationsTest, AnAddressBorrowsTooMuchBeyondItsHalf) {
+// What an address has beyond its half is lent to it: of those who borrow and do nothing, while others wait.
+TEST_F(ReservationsTest, AnIdleScanThatBorrowsBeyondTheHalfOfItsAddressEnds) {
   const auto one_account = account(), two_account = account(), other_account = account();
   auto one = all_->ask({one_account, 10, "a"}, [] {}), two = all_->ask({two_account, 10, "a"}, [] {});
   auto other = all_->ask({other_account, 10, "b"}, [] {});
   one_account->take(41);
   other_account->take(45);
-  EXPECT_FALSE(one->is_to_end()) << "nobody waits";
+  EXPECT_FALSE(one->is_to_end_idle()) << "nobody waits";
   auto waits = ask(40, "c");
   EXPECT_FALSE(waits->granted());
-  EXPECT_TRUE(one->is_to_end()) << "41 and 10 are more than 50";
-  EXPECT_FALSE(two->is_to_end()) << "it does not borrow";
-  EXPECT_FALSE(other->is_to_end()) << "45 are not";
+  EXPECT_TRUE(one->is_to_end_idle()) << "41 and 10 are more than 50";
+  EXPECT_FALSE(two->is_to_end_idle()) << "it does not borrow";
+  EXPECT_FALSE(other->is_to_end_idle()) << "45 are not";
   two_account->take(12);
-  EXPECT_FALSE(two->is_to_end()) << "what is left once the first one has ended is no more than 50";
+  EXPECT_FALSE(two->is_to_end_idle()) << "what is left once the first one has ended is no more than 50";
   two.reset();
-  EXPECT_TRUE(one->is_to_end()) << "it stays so";
+  EXPECT_TRUE(one->is_to_end_idle()) << "it stays so";
+}
+
+/// Scans that borrow end at once when others wait.
+class BorrowingTest : public ReservationsTest {
+ protected:
+  struct Scan {
+    std::shared_ptr<MemoryAccount> account;
+    std::unique_ptr<Reservations::Ticket> ticket;
+    int woken = 0;
+  };
+  std::unique_ptr<Scan> scan(const std::string& address, std::uint64_t reserves, std::uint64_t uses = 0) {
+    auto made = std::make_unique<Scan>();
+    made->account = account();
+    made->ticket = at_once_->ask({made->account, reserves, address}, [scan = made.get()] { ++scan->woken; });
+    made->account->take(uses);
+    return made;
+  }
+  /// Its session ends: what it has goes before its ticket.
+  static void end(std::unique_ptr<Scan>& scan) {
+    scan->account->give(scan->account->used());
+    scan.reset();
+  }
+  const std::shared_ptr<Reservations> at_once_ = std::make_shared<Reservations>(budget_, 8, Clock::duration());
+};
+
+TEST_F(BorrowingTest, WhoBorrowsMostEndsWhateverItDoesUntilWhatIsWaitedForFits) {
+  auto one = scan("a", 10, 35), two = scan("a", 10, 40), three = scan("a", 10, 10), other = scan("b", 10, 15);
+  at_once_->look_again();
+  EXPECT_FALSE(one->ticket->is_to_end() || two->ticket->is_to_end()) << "nobody waits";
+  auto waits = scan("c", 35);
+  EXPECT_FALSE(waits->ticket->granted());
+  at_once_->look_again();
+  EXPECT_TRUE(two->ticket->is_to_end()) << "85 of the 50 that an address may reserve, of three a third";
+  EXPECT_EQ(two->woken, 1);
+  EXPECT_FALSE(one->ticket->is_to_end()) << "what that one has is enough";
+  end(two);
+  EXPECT_TRUE(waits->ticket->granted());
+  EXPECT_EQ(waits->woken, 1);
+  auto more = scan("d", 40);
+  at_once_->look_again();
+  EXPECT_TRUE(one->ticket->is_to_end());
+  EXPECT_FALSE(three->ticket->is_to_end() || waits->ticket->is_to_end()) << "these do not borrow";
+  EXPECT_FALSE(other->ticket->is_to_end()) << "15 are no more than its part";
+}
+
+TEST_F(BorrowingTest, AnAddressAloneHasAllButWhatIsKeptAndEndsForNoneOfItsOwn) {
+  auto one = scan("a", 10, 60), two = scan("a", 10, 40);
+  EXPECT_THROW(two->account->take(1), numerics::OverBudget) << "14 are for small first scans";
+  auto waits = scan("a", 20);
+  EXPECT_FALSE(waits->ticket->granted());
+  at_once_->look_again();
+  EXPECT_FALSE(one->ticket->is_to_end() || two->ticket->is_to_end());
+  EXPECT_FALSE(at_once_->calls_back()) << "it has more than its part already";
+  auto small = scan("b", 3, 3);
+  EXPECT_TRUE(small->ticket->granted());
+  EXPECT_NO_THROW(two->account->check()) << "what small scans take was never lent";
+  EXPECT_THROW(two->account->take(1), numerics::OverBudget);
+  small.reset();
+  EXPECT_EQ(budget_->kept(), 14u);
+}
+
+// Who has more than its part neither makes others end nor stands before those who have less.
+TEST_F(BorrowingTest, WhoHasTooMuchWaitsBehindThoseWhoHaveNot) {
+  auto much = scan("a", 10, 60), other = scan("b", 20, 38);
+  auto first = scan("a", 15), second = scan("c", 12);
+  EXPECT_EQ(second->ticket->position(), 1);
+  at_once_->look_again();
+  EXPECT_TRUE(much->ticket->is_to_end());
+  EXPECT_FALSE(other->ticket->is_to_end()) << "38 are less than twice what it has reserved";
+  much->account->give(14);  // enough for either
+  at_once_->look_again();
+  EXPECT_TRUE(second->ticket->granted());
+  EXPECT_FALSE(first->ticket->granted());
+}
+
+// Three addresses: two that borrow give way to the third, though none has more than one may reserve.
+TEST_F(BorrowingTest, TheMoreAddressesThereAreTheLessIsLentToEach) {
+  auto one = scan("a", 4, 48), two = scan("b", 4, 50);
+  auto third = scan("c", 20);
+  EXPECT_FALSE(third->ticket->granted());
+  at_once_->look_again();
+  EXPECT_TRUE(two->ticket->is_to_end()) << "33 are a third";
+  EXPECT_FALSE(one->ticket->is_to_end());
+  end(two);
+  EXPECT_TRUE(third->ticket->granted());
+}
+
+// What a header suggests is not exact.
+TEST_F(BorrowingTest, TwiceWhatIsReservedIsLentHoweverManyAddressesThereAre) {
+  auto one = scan("a", 24, 48), two = scan("b", 26, 50), third = scan("c", 20);
+  at_once_->look_again();
+  EXPECT_FALSE(one->ticket->is_to_end() || two->ticket->is_to_end() || third->ticket->granted());
+}
+
+TEST_F(BorrowingTest, WhoHasMoreThanItsPartMakesNobodyEnd) {
+  auto one = scan("a", 4, 44), two = scan("b", 4, 52), three = scan("c", 4, 4), waits = scan("a", 6);
+  EXPECT_FALSE(waits->ticket->granted());
+  at_once_->look_again();
+  EXPECT_FALSE(two->ticket->is_to_end());
+}
+
+TEST_F(BorrowingTest, NobodyEndsBeforeOthersHaveWaited) {
+  const auto patient = std::make_shared<Reservations>(budget_, 8, std::chrono::seconds(1));
+  const auto greedy = account();
+  const auto one = patient->ask({greedy, 10, "a"}, [] {});
+  greedy->take(95);
+  const auto began = Clock::now();
+  const auto waits = patient->ask({account(), 30, "b"}, [] {});
+  while (!one->is_to_end() && Clock::now() < began + std::chrono::minutes(1)) {
+    patient->look_again();
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(one->is_to_end());
+  EXPECT_GE(Clock::now() - began, std::chrono::seconds(1));
+}
+
+// In a breath hold it has lent 30 of its 40: it takes them again without having them reserved, and borrows nothing.
+TEST_F(BorrowingTest, WhoTakesAgainWhatItHasLentDoesNotBorrow) {
+  auto lender = scan("a", 40, 10), other = scan("b", 50), third = scan("c", 30);
+  EXPECT_FALSE(third->ticket->granted());
+  EXPECT_TRUE(lender->ticket->give_back_unused());
+  third.reset();
+  lender->account->take(30);  // more than the 33 that are its part of three
+  auto waits = scan("d", 25);
+  EXPECT_FALSE(waits->ticket->granted());
+  at_once_->look_again();
+  EXPECT_FALSE(lender->ticket->is_to_end() || lender->ticket->is_to_end_idle());
+}
+
+// What two addresses have reserved stays: nobody gains when the third one ends.
+TEST_F(BorrowingTest, NobodyEndsWhereThatIsNotEnough) {
+  auto one = scan("a", 30), two = scan("b", 33), borrower = scan("c", 3, 30), waits = scan("d", 45);
+  EXPECT_FALSE(waits->ticket->granted());
+  at_once_->look_again();
+  EXPECT_FALSE(borrower->ticket->is_to_end());
+}
+
+// A thread that hangs gives nothing back: others do.
+TEST_F(BorrowingTest, NobodyWaitsForWhatAScanHasThatHangs) {
+  auto hangs = scan("a", 4, 50), other = scan("b", 4, 48), waits = scan("c", 20);
+  at_once_->look_again();
+  EXPECT_TRUE(hangs->ticket->is_to_end());
+  EXPECT_FALSE(other->ticket->is_to_end());
+  hangs->ticket->is_stuck();
+  at_once_->look_again();
+  EXPECT_FALSE(hangs->ticket->is_to_end());
+  EXPECT_TRUE(other->ticket->is_to_end());
 }
 
 TEST_F(ReservationsTest, KnowsTheOtherScansOfAnAddress) {

@@ -89,6 +89,30 @@ TEST(MemoryAccount, WhatIsReservedStaysForItsHolder) {
   EXPECT_TRUE(greedy.reserve(100));
 }
 
+TEST(MemoryAccount, WhoBorrowsLeavesWhatIsKept) {
+  const auto budget = std::make_shared<MemoryBudget>(100);
+  budget->keep(20);
+  MemoryAccount borrower(budget), holder(budget);
+  borrower.take(80);
+  EXPECT_FALSE(budget->has_to_lend());
+  EXPECT_THROW(borrower.take(1), OverBudget);
+  EXPECT_TRUE(holder.reserve(15)) << "what is reserved may take it";
+  holder.take(15);
+  EXPECT_THROW(holder.take(1), OverBudget);
+  EXPECT_NO_THROW(borrower.check()) << "what was kept is not full yet";
+  holder.add(6);
+  EXPECT_THROW(borrower.check(), OverBudget);
+  holder.give(6);
+  Parts unused(*budget, {6});  // beyond the bound, and may go
+  EXPECT_NO_THROW(borrower.check());
+  EXPECT_EQ(unused.left(), 0u);
+  budget->keep(5);
+  borrower.give(10);
+  borrower.take(10);
+  budget->keep(200);
+  EXPECT_THROW(borrower.take(1), OverBudget) << "all is kept, and more";
+}
+
 TEST(MemoryAccount, CountsWhatManyThreadsTakeAndGive) {
   const auto budget = std::make_shared<MemoryBudget>(1000000);
   MemoryAccount account(budget);
