@@ -135,8 +135,7 @@ ScanStore::ScanStore(const numerics::Resources& resources, const Kind& kind)
       folder_(folder_of(resources.options(), kind)),
       budget_(resources.memory()),
       share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
-  // Reference lines are nowhere else: memory that others want does not make them go.
-  if (kind_.files) budget_->offer(*this);
+  budget_->offer(*this);
 }
 
 ScanStore::~ScanStore() { budget_->withdraw(*this); }
@@ -423,22 +422,23 @@ fs::path ScanStore::write(const Head& head, const std::string& payload) const {
   return text.size() <= most_bytes_ && write_beside(file(head.digest), text, temporary) ? temporary : fs::path();
 }
 
-/// Of those in memory, what would go first beyond the bound if all owners were one; end() where there is none.
+/// The one to drop first of those in memory that have a file, if there are any; end() where there is none. What is
+/// nowhere else stays, however much memory others want.
 std::vector<ScanStore::Entry>::iterator ScanStore::longest_unused() {
   return std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(!a.kept.record, a.used) < std::pair(!b.kept.record, b.used);
+    return std::pair(!a.can_drop(), a.used) < std::pair(!b.can_drop(), b.used);
   });
 }
 
 std::optional<std::uint64_t> ScanStore::unused_since() const {
   const std::scoped_lock lock(mutex_);
   const auto entry = const_cast<ScanStore*>(this)->longest_unused();
-  return entry == entries_.end() || !entry->kept.record ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+  return entry == entries_.end() || !entry->can_drop() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
 }
 
 void ScanStore::drop(std::uint64_t) {
   const std::scoped_lock lock(mutex_);
-  if (const auto entry = longest_unused(); entry != entries_.end()) forget_memory(*entry);
+  if (const auto entry = longest_unused(); entry != entries_.end() && entry->can_drop()) forget_memory(*entry);
   clean();
 }
 

@@ -84,6 +84,7 @@ class ScanStore : private numerics::Droppable {
     std::uint64_t disk;  // bytes of its file's blocks; 0: there is none
     std::uint64_t used;  // when last, by the budget's clock
     std::uint64_t memory() const { return kept.record ? kept.bytes : 0; }
+    bool can_drop() const { return kept.record && disk > 0; }
   };
 
   bool too_old(std::int64_t made_unix_s) const;
