@@ -12,14 +12,15 @@
 namespace echotrain::numerics {
 
 /// What a scan's thread shows of itself while it works: a count of steps, one at each check_stop(), and where it is.
-/// The threads that help it make none, as it works itself and waits for no piece of theirs for long. Thread-safe.
+/// The threads that help it make none, as it works itself and waits for no piece of theirs for long. Images that become
+/// complete on a GPU are steps, too. Thread-safe.
 class Progress {
  public:
   /// Something was done.
   void step() { steps_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
 
-  /// While one exists, the scan's thread waits for others: for data, for room, for its turn.
+  /// While one exists, the scan's thread waits for others: for data, for room, for its turn, for what another makes.
   class Wait {
    public:
     explicit Wait(Progress& progress) : progress_(progress) { progress_.waits_.fetch_add(1); }
@@ -92,7 +93,7 @@ class ProgressAge {
     return age_;
   }
   const Progress& progress() const { return *progress_; }
-  static constexpr std::chrono::seconds kMostAtOnce{5};
+  static constexpr std::chrono::seconds kMostAtOnce{1};
 
  private:
   const std::shared_ptr<const Progress> progress_;
