@@ -221,7 +221,7 @@ asio::awaitable<void> ScanRunner::regain_place() {
 bool ScanRunner::busy() const {
   const Environment& environment = connection_.environment;
   const bool give_back = !paused_ && connection_.status->queues->borrows() &&
-                         (environment.reservations->calls_back() || !environment.memory->has_to_lend());
+                         (environment.reservations->calls_back() || environment.memory->left() == 0);
   return (worker_ && worker_->full(give_back)) || regaining();
 }
 
