@@ -1,15 +1,20 @@
-// What this process has computed.
+// The CPU time of this process and of one of its threads: other programs of the machine do not count.
 #pragma once
 
 #include <ctime>
 
 namespace echotrain {
 
-/// CPU time of all threads of this process so far [s]: other programs of the machine do not count.
-inline double cpu_seconds() {
+inline double seconds_of(clockid_t clock) {
   timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  ::clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
+
+/// CPU time of all threads of this process so far [s].
+inline double cpu_seconds() { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
+
+/// CPU time of the calling thread so far [s].
+inline double thread_cpu_seconds() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 }  // namespace echotrain
