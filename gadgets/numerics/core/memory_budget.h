@@ -52,7 +52,6 @@ class MemoryBudget {
   /// What is not lent [bytes]: who borrows leaves as much.
   void keep(std::uint64_t bytes) { kept_ = bytes; }
   std::uint64_t kept() const { return kept_; }
-  bool has_to_lend() const { return left() > kept(); }
 
   /// Takes `bytes`, where at least `leave` are left beside them. False: they do not fit, and nothing is taken.
   bool take_if_it_fits(std::uint64_t bytes, std::uint64_t leave = 0);

@@ -354,5 +354,71 @@ TEST_F(CaptureOf, MemoryBoundMustHoldItsQueue) {
   }
 }
 
+std::shared_ptr<Capture> begin_one(CaptureStore& store, std::uint64_t session) {
+  const std::shared_ptr<Capture> capture = store.open(session, [] {});
+  capture->append(protocol::Payload::take(std::vector<char>{'a', 'b', 'c'}));
+  return capture;
+}
+
+/// A disk that synchronises nothing until `go`: `begun` says that it was asked to.
+struct HeldSync {
+  std::promise<void> begun, go;
+  std::atomic<int> one_by_one = 0, together = 0;
+  Disk disk() {
+    const auto hold = [this, wait = go.get_future().share()] {
+      if (one_by_one + together == 1) begun.set_value();
+      wait.wait();
+    };
+    return {{},
+            [this, hold](int descriptor) {
+              ++one_by_one;
+              hold();
+              return ::fdatasync(descriptor);
+            },
+            {},
+            [this, hold](int descriptor) {
+              ++together;
+              hold();
+              return ::syncfs(descriptor);
+            }};
+  }
+};
+
+TEST(CaptureStore, ACrowdOfEndedCapturesReachesTheDiskInOneGo) {
+  const TemporaryFolder folder;
+  HeldSync held;
+  constexpr int kCrowd = 40;
+  {
+    CaptureStore store(capture_to(folder), nullptr, held.disk());
+    begin_one(store, 0)->finish(true);
+    held.begun.get_future().wait();
+    for (int i = 1; i <= kCrowd; ++i) begin_one(store, static_cast<std::uint64_t>(i))->finish(true);
+    // The writer serves captures in the order of their calls: what comes last is written when the others have ended.
+    const auto last = begin_one(store, kCrowd + 1);
+    EXPECT_TRUE(comes_true_soon([&] { return last->written(3); }));
+    held.go.set_value();
+  }
+  EXPECT_EQ(held.together, 1);
+  EXPECT_LE(held.one_by_one, 4);  // two for the first; two for the last, where it came after the crowd
+  EXPECT_EQ(folder.names().size(), kCrowd + 2U);
+}
+
+/// Each ended capture keeps two files open until the disk has it; the server needs descriptors for connections.
+TEST(CaptureStore, ADiskThatDoesNotSynchroniseKeepsABoundedNumberOfFilesOpen) {
+  const TemporaryFolder folder;
+  HeldSync held;
+  std::string failure;
+  {
+    CaptureStore store(capture_to(folder), nullptr, held.disk());
+    for (std::uint64_t i = 0; i < 300; ++i) begin_one(store, i)->finish(true);
+    const auto last = begin_one(store, 300);
+    EXPECT_TRUE(comes_true_soon([&] { return last->stopped(); }));
+    failure = last->failure();
+    held.go.set_value();
+  }
+  EXPECT_EQ(failure, "256 captures that have ended still wait for the disk");
+  EXPECT_EQ(folder.names().size(), 256U);
+}
+
 }  // namespace
 }  // namespace echotrain::server

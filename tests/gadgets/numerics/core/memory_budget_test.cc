@@ -94,7 +94,7 @@ TEST(MemoryAccount, WhoBorrowsLeavesWhatIsKept) {
   budget->keep(20);
   MemoryAccount borrower(budget), holder(budget);
   borrower.take(80);
-  EXPECT_FALSE(budget->has_to_lend());
+  EXPECT_EQ(budget->left(), budget->kept());
   EXPECT_THROW(borrower.take(1), OverBudget);
   EXPECT_TRUE(holder.reserve(15)) << "what is reserved may take it";
   holder.take(15);
