@@ -154,7 +154,7 @@ void ScanRunner::pause() {
     paused_ = true;
     turn_.give_back_place();
     connection_.status->state = SessionState::paused;
-    connection_.log.info("(almost) no data for {} s: its place on the {} is free for others until data come",
+    connection_.log.info("no data, or too few for its memory, for {} s: its place on the {} is free until data come",
                          connection_.options.pause_s, numerics::to_string(at_.backend));
   }
   if (const std::uint64_t bytes = turn_.give_back_unused_memory(); bytes > 0)

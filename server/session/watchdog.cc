@@ -15,6 +15,13 @@ namespace {
 // A transfer that moves at least this fast [bytes/s] is never ended by its timeout.
 constexpr double kSlowestLink = 16 << 10;
 
+// While others wait for memory, data have to come so fast that they would fill what is reserved and not used within
+// this time [s]. No scan fills it so: of what the estimate counts, the samples of a frame are a third (Cartesian) or
+// less, and the rest is taken when the frame is whole, for its image. That is why it is this long: the first readout of
+// a Cartesian frame allocates its k-space, and two thirds stay unused while the frame comes. All of its lines may then
+// take 30 minutes, a fourth of them 7.5. Spokes through a grid of 192^3, one in 4 ms, would fill it in 7 minutes.
+constexpr double kFilledWithin_s = 3600;
+
 }  // namespace
 
 Watchdog::Watchdog(Connection& connection)
@@ -40,9 +47,9 @@ void Watchdog::stop() {
   timer_.cancel();
 }
 
-bool Watchdog::stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes) {
+bool Watchdog::stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes, double slowest) {
   if (now < period.began + seconds(timeout_s)) return false;
-  const bool too_few = static_cast<double>(bytes - std::min(bytes, period.bytes)) < kSlowestLink * timeout_s;
+  const bool too_few = static_cast<double>(bytes - std::min(bytes, period.bytes)) < slowest * timeout_s;
   period = {now, bytes};
   return too_few;
 }
@@ -59,7 +66,7 @@ void Watchdog::check(Clock::time_point now) {
   if (place_until_) connection_.environment.reservations->look_again();
   check_spill(now);
   if (write_ && need_not_read()) *write_ = {now, written_};
-  if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {
+  if (write_ && stalled(*write_, now, options_.send_timeout_s, written_, kSlowestLink)) {
     connection_.lose(
         fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
   } else if (place_until_ && now > *place_until_) {
@@ -75,8 +82,15 @@ void Watchdog::check(Clock::time_point now) {
   }
 }
 
+// What is used cannot be lent: only who borrows has to send for it.
+double Watchdog::slowest_pace() const {
+  const numerics::MemoryAccount& account = *connection_.status->account;
+  const std::uint64_t reserved = account.reserved(), unused = reserved - std::min(reserved, account.used());
+  return account.borrowed() > 0 ? kSlowestLink : static_cast<double>(unused) / kFilledWithin_s;
+}
+
 void Watchdog::check_pause(Clock::time_point now) {
-  const bool trickles = stalled(pace_, now, options_.pause_s, connection_.status->bytes_in) &&
+  const bool trickles = stalled(pace_, now, options_.pause_s, connection_.status->bytes_in, slowest_pace()) &&
                         connection_.environment.reservations->calls_back();
   if (pause_ && awaited_ == Awaited::data && !connection_.ending() &&
       (trickles || now > last_data_ + seconds(options_.pause_s)))
@@ -94,7 +108,7 @@ void Watchdog::spilled(std::uint64_t bytes) {
 
 void Watchdog::check_spill(Clock::time_point now) {
   if (!spill_ || now < spill_->began + seconds(options_.idle_timeout_s)) return;
-  spill_is_silent_ = stalled(*spill_, now, options_.idle_timeout_s, spilled_);
+  spill_is_silent_ = stalled(*spill_, now, options_.idle_timeout_s, spilled_, kSlowestLink);
 }
 
 // While the scan runs and the session takes its data, what a client will get waits in the outbox. Input that spills may
@@ -119,7 +133,7 @@ void Watchdog::check_alarm(Clock::time_point now) {
 
 void Watchdog::check_input(Clock::time_point now) {
   const bool on_its_way = pending_bytes_ > 0 && !held_since_;  // else nobody takes the rest of the message
-  if (on_its_way && stalled(message_, now, options_.message_timeout_s, pending_bytes_)) {
+  if (on_its_way && stalled(message_, now, options_.message_timeout_s, pending_bytes_, kSlowestLink)) {
     connection_.fail({"timeout", fmt::format("a message stopped after {} bytes; the rest did not come within {} s",
                                              pending_bytes_, options_.message_timeout_s)});
     return;
@@ -173,6 +187,7 @@ void Watchdog::set_spilling(bool spilling, Clock::time_point now) {
 void Watchdog::excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault) {
   if (!since) return;
   message_.began = now;
+  if (fault == Fault::server) pace_ = {now, connection_.status->bytes_in};
   if (awaited_ == Awaited::data && fault == Fault::server) {
     awaited_since_ = std::min(now, awaited_since_ + (now - *since));
     message_began_ = std::min(now, message_began_ + (now - *since));
@@ -204,6 +219,7 @@ void Watchdog::place_wait_begins(Clock::time_point since) {
 void Watchdog::place_wait_ends() {
   place_until_.reset();
   last_data_ = Clock::now();
+  pace_ = {last_data_, connection_.status->bytes_in};
 }
 
 void Watchdog::set_alarm(Clock::time_point when, std::function<void()> ring) { alarm_ = {when, std::move(ring)}; }

@@ -68,8 +68,9 @@ class Watchdog {
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
   void set_alarm(Clock::time_point when, std::function<void()> ring);
   void clear_alarm() { alarm_.reset(); }
-  /// Calls `ring` again and again while no data have come for pause_s, and, while others wait for memory, when less
-  /// than 16 KiB/s have come for as long.
+  /// Calls `ring` again and again while no data have come for pause_s, and, while others wait for memory, when for as
+  /// long less has come than would fill within an hour what the scan has reserved and does not use; or, where it
+  /// borrows, less than 16 KiB/s.
   void on_pause(std::function<void()> ring) { pause_ = std::move(ring); }
 
   /// Calls `look` at each look at the clock, also when the peer is lost.
@@ -90,7 +91,8 @@ class Watchdog {
     Clock::time_point when;
     std::function<void()> ring;
   };
-  static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
+  static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes, double slowest);
+  double slowest_pace() const;
   bool over() const { return stopped_ || connection_.end.gone; }
   void excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault);
   void check_alarm(Clock::time_point now);
@@ -126,7 +128,7 @@ class Watchdog {
   std::optional<Alarm> alarm_;
   std::function<void()> pause_;
   std::function<void(Clock::time_point)> look_;
-  Period pace_{began_};                   // of all that comes
+  Period pace_{began_};                   // of all that comes while the session takes it
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
   std::optional<Clock::time_point> place_until_, drain_until_;
   bool place_wait_over_ = false, drain_over_ = false;

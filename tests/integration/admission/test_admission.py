@@ -272,6 +272,74 @@ def test_memory_that_nobody_uses_goes_to_who_waits(start):
             holder.close()
 
 
+class Tricklers:
+    """Scans that reserve by headers, each of which sends 26 KiB/s of readouts for which no frame is opened."""
+
+    def __init__(self, server):
+        self.server, self.holders, self.stop = server, [], threading.Event()
+        self.thread = threading.Thread(target=self.trickle)
+        readout = bytearray(wire.acquisition(np.zeros((1, 512), np.complex64)))  # 4.3 KiB
+        struct.pack_into("<H", readout, 2 + wire.ACQUISITION_HEAD.fields["encoding_space_ref"][1], 7)
+        self.readout = bytes(readout)
+
+    def reserve(self, source, mib):
+        """A Cartesian scan of one channel takes 3 x V x 8 bytes, and 1 MiB."""
+        slices = round((mib - 1) * (1 << 20) / (3 * 8 * 256 * 256))
+        system = "<receiverChannels>1</receiverChannels>"
+        header = scans.header_xml("cartesian", (256, 256, slices), readouts=256, system=system)
+        self.holders.append(connect(self.server, source, wire.config_file("cartesian_3d"), wire.header(header)))
+
+    def trickle(self):
+        while not self.stop.wait(0.16):
+            for holder in self.holders:
+                try:
+                    holder.sendall(self.readout)
+                except OSError:
+                    pass
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+        for holder in self.holders:
+            holder.close()
+
+
+def memory_taken(server):
+    """MiB, with all reservations."""
+    connection = http.client.HTTPConnection(*server.admin)
+    connection.request("GET", "/metrics")
+    metrics = connection.getresponse().read().decode()
+    return float(metrics.split("\nechotrain_memory_taken_bytes ")[1].split()[0]) / (1 << 20)
+
+
+def test_many_addresses_that_send_a_little_do_not_hold_the_memory(start):
+    """Two addresses reserve all that they may, four what is kept for first scans. What a large one sends would fill its
+    reservation in five hours."""
+    server = start("--memory-mib", MEMORY_MIB, "--pause-s", 1)
+    with Tricklers(server) as tricklers:
+        for source in ("127.0.0.2", "127.0.0.3"):
+            tricklers.reserve(source, 600)  # cut to 448
+        wait_until(lambda: memory_taken(server) >= 896, what="the large reservations")
+        for n in range(4, 8):
+            tricklers.reserve(f"127.0.0.{n}", 31)
+        wait_until(lambda: memory_taken(server) >= MEMORY_MIB - 10, what="the small reservations")
+        time.sleep(2)  # all of them trickle in a whole period before anybody waits
+        waited = 0
+        for source in (GOOD, "127.0.0.8"):
+            scan = scan_of(matrix=256, coils=16)  # reserves 14 MiB
+            began = time.monotonic()
+            reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=source)
+            assert len(reply.images) == 1, reply.texts
+            waited += any("waiting for memory" in text for text in reply.texts)
+            # A pace is known after one of its periods, of which one has begun; who regains memory is waited for for 10 s.
+            in_time(time.monotonic() - began, 15, reply.texts)
+        assert waited >= 1
+
+
 def hold_by_borrowing(server, matrix, channels):
     """A scan whose header says one channel and whose readouts have more; its frame lacks a line. None: it was ended."""
     system = "<receiverChannels>1</receiverChannels>"

@@ -5,6 +5,8 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <memory>
+#include <utility>
 
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"
@@ -26,9 +28,10 @@ config::ServerOptions timeouts() {
 
 /// A watchdog of a session whose client has connected; it waits for bytes.
 struct Watched {
-  explicit Watched(const config::ServerOptions& options = timeouts())
+  explicit Watched(const config::ServerOptions& options = timeouts(),
+                   std::shared_ptr<numerics::Resources> resources = test_resources())
       : environment(make_environment(options, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(),
-                                     test_resources())) {
+                                     std::move(resources))) {
     connection.opened = true;
     watchdog.set_reading(true);
   }
@@ -146,6 +149,85 @@ TEST(Watchdog, APauseIsToldAgainAndAgain) {
   session.connection.end.closed = true;
   session.look(30);
   EXPECT_EQ(rung, 2);
+}
+
+constexpr std::uint64_t kMib = 1 << 20;
+
+/// A session whose scan has reserved memory, and another scan that waits for more than is left. pause_s is 10.
+struct Reserving {
+  static std::shared_ptr<numerics::Resources> bounded() {
+    numerics::ResourceOptions options = test_resource_options();
+    options.memory_budget = 1024 * kMib;
+    return std::make_shared<numerics::Resources>(options);
+  }
+  explicit Reserving(std::uint64_t bytes) {
+    EXPECT_TRUE(account.reserve(bytes));
+    session.watchdog.on_pause([this] { rung = true; });
+    session.data(0);
+  }
+  void others_wait() {
+    taken.add(1000 * kMib);
+    waits = session.environment.reservations->ask(
+        {std::make_shared<numerics::MemoryAccount>(session.environment.memory), 400 * kMib, "other"}, [] {});
+    ASSERT_TRUE(session.environment.reservations->calls_back());
+  }
+  /// Whether the scan has to pause after another period in which `kib_s` came each second.
+  bool pauses_at(double kib_s) {
+    session.connection.status->bytes_in += static_cast<std::uint64_t>(kib_s * 1024 * kPeriod_s);
+    s += kPeriod_s;
+    session.data(s);
+    rung = false;
+    session.look(s);
+    return rung;
+  }
+
+  static constexpr double kPeriod_s = 10.2;  // the clock is looked at after pause_s
+  Watched session{timeouts(), bounded()};
+  numerics::MemoryAccount& account = *session.connection.status->account;
+  numerics::MemoryAccount taken{session.environment.memory};
+  std::unique_ptr<Reservations::Ticket> waits;
+  double s = 0;
+  bool rung = false;
+};
+
+TEST(Watchdog, WhatIsReservedAndUnusedHasToBeFilledWithinAnHourWhileOthersWait) {
+  Reserving large(360 * kMib);  // 102.4 KiB/s
+  EXPECT_FALSE(large.pauses_at(1)) << "nobody waits";
+  large.others_wait();
+  EXPECT_TRUE(large.pauses_at(26));
+  EXPECT_TRUE(large.pauses_at(98));
+  EXPECT_FALSE(large.pauses_at(104));
+  large.account.take(324 * kMib);  // 36 are left
+  EXPECT_FALSE(large.pauses_at(11));
+  EXPECT_TRUE(large.pauses_at(9.8));
+  large.account.take(36 * kMib);
+  EXPECT_FALSE(large.pauses_at(0.1)) << "there is nothing to lend";
+  large.account.add(1);
+  EXPECT_FALSE(large.pauses_at(17)) << "it borrows";
+  EXPECT_TRUE(large.pauses_at(15));
+}
+
+// A cine of 128 x 128 with 4 channels reserves 2.5 MiB: 0.71 KiB/s, where a frame takes 12 minutes.
+TEST(Watchdog, ASlowScanThatReservesLittleKeepsIt) {
+  Reserving cine(5 * kMib / 2);
+  cine.others_wait();
+  EXPECT_FALSE(cine.pauses_at(1));
+  EXPECT_TRUE(cine.pauses_at(0.68));
+}
+
+TEST(Watchdog, ThePaceIsThatOfTheTimeInWhichTheServerTakesData) {
+  for (const auto fault : {Watchdog::Fault::server, Watchdog::Fault::client}) {
+    Reserving scan(360 * kMib);
+    scan.others_wait();
+    scan.session.watchdog.hold_back(scan.session.at(1), fault);
+    scan.session.watchdog.release(scan.session.at(10));
+    EXPECT_EQ(scan.pauses_at(1), fault == Watchdog::Fault::client);
+  }
+  Reserving late(360 * kMib);
+  late.others_wait();
+  late.session.connection.status->bytes_in += 100 * kMib;  // before its turn
+  late.session.watchdog.place_wait_ends();
+  EXPECT_TRUE(late.pauses_at(1));
 }
 
 TEST(Watchdog, NobodyIsBlamedWhileNothingIsRead) {
