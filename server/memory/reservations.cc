@@ -11,10 +11,12 @@ namespace echotrain::server {
 
 std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function<void()> wake) {
   wish.bytes = std::min(wish.bytes, share());
+  const numerics::MemoryAccount* const account = wish.account.get();
   std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), std::move(wish), std::move(wake)));
   bool refused = false;
   {
     const std::scoped_lock lock(mutex_);
+    leaving_.remove_if([&](const Leaving& each) { return each.account.lock().get() == account; });  // it stays
     // Nobody else overtakes those who wait for memory to come back.
     if ((calls_back_ && !may_take_kept(*ticket)) || !grant(*ticket)) {
       refused = line_is_full(ticket->wish_);
@@ -22,7 +24,7 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
         line_.push_back(ticket.get());
         ticket->in_line_ = true;
         ticket->waits_since_ = Clock::now();
-        calls_back_ = calls_back_ || within_share(*ticket);
+        calls_back_ = calls_back_ || is_due(*ticket);
       }
     }
   }
@@ -58,10 +60,13 @@ std::uint64_t Reservations::had_by(const std::string& address, bool without_endi
   return bytes;
 }
 
-// Its address has no more than it may reserve, together with this wish: others do what they can for it.
-bool Reservations::within_share(const Ticket& ticket) const {
+// Its address has no more than its part, and together with this wish no more than it may reserve: those behind it wait
+// for it, and others do what they can for it.
+bool Reservations::is_due(const Ticket& ticket) const {
+  const std::string& address = ticket.wish_.address;
   const std::uint64_t has = had(*ticket.wish_.account, ticket.reserved_), wants = std::max(has, ticket.wish_.bytes);
-  return may_reserve(ticket) && had_by(ticket.wish_.address) - (ticket.counted_ ? has : 0) + wants <= share();
+  const std::uint64_t all = had_by(address);
+  return may_reserve(ticket) && all - (ticket.counted_ ? has : 0) + wants <= share() && all <= part_of(address);
 }
 
 std::uint64_t Reservations::part_of(const std::string& address) const {
@@ -79,25 +84,32 @@ std::uint64_t Reservations::room_for(const Ticket& ticket) const {
   return ticket.wish_.bytes - std::min(ticket.wish_.bytes, has) + (may_take_kept(ticket) ? 0 : kept());
 }
 
+// What scans have that end, or have ended.
+std::uint64_t Reservations::coming() const {
+  std::uint64_t bytes = 0;
+  for (const Ticket* each : counted_)
+    if (each->ends_) bytes += had(*each->wish_.account, each->reserved_);
+  for (const Leaving& each : leaving_)
+    if (const auto account = each.account.lock()) bytes += account->used();
+  return bytes;
+}
+
 // The scans that have to give back what they borrow, so that the first in line who may ask for that fits. None where it
 // would not fit though all of them ended.
 std::vector<Reservations::Ticket*> Reservations::next_to_end() const {
   const auto now = Clock::now();
   const auto waits = std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) {
-    const std::string& address = each->wish_.address;
-    return now >= each->waits_since_ + pause_ && within_share(*each) && had_by(address) <= part_of(address);
+    return now >= each->waits_since_ + pause_ && is_due(*each);
   });
   if (waits == line_.end()) return {};
-  std::uint64_t coming = 0;
-  for (const Ticket* each : counted_)
-    if (each->ends_) coming += had(*each->wish_.account, each->reserved_);
+  std::uint64_t coming_back = coming();
   const std::uint64_t room = room_for(**waits);
-  if (budget_->make_room(room - std::min(room, coming))) return {};
+  if (budget_->make_room(room - std::min(room, coming_back))) return {};
   std::vector<Ticket*> found;
-  while (budget_->used() + room > budget_->bound() + coming) {
+  while (budget_->used() + room > budget_->bound() + coming_back) {
     Ticket* const next = borrows_most(found);
     if (next == nullptr) return {};
-    coming += had(*next->wish_.account, next->reserved_);
+    coming_back += had(*next->wish_.account, next->reserved_);
     found.push_back(next);
   }
   return found;
@@ -126,19 +138,19 @@ Reservations::Ticket* Reservations::borrows_most(const std::vector<Ticket*>& end
 }
 
 bool Reservations::line_is_full(const Wish& wish) const {
-  const auto waiting = static_cast<std::int64_t>(line_.size());
-  if (wish.exempt || waiting >= most_waiting_) return waiting >= most_waiting_;
-  const auto its = std::count_if(line_.begin(), line_.end(),
-                                 [&](const Ticket* each) { return each->wish_.address == wish.address; });
-  return its >= most_waiting_ - most_waiting_ / 4;
+  const bool first =
+      std::none_of(line_.begin(), line_.end(), [&](const Ticket* each) { return each->wish_.address == wish.address; });
+  const std::int64_t most = first || wish.exempt ? most_waiting_ : most_waiting_ - most_waiting_ / 4;
+  return static_cast<std::int64_t>(line_.size()) >= most;
 }
 
 // False: it has to wait.
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
   // Asked before anything is reserved: what is reserved only to be given back is missing to those who borrow meanwhile.
-  const bool leaves_kept = may_take_kept(ticket) || kept() == 0 || budget_->make_room(room_for(ticket));
-  if (may_reserve(ticket) && leaves_kept && reserve(ticket, wish.bytes)) {
+  // Caches go for it: only for who may reserve.
+  const auto leaves_kept = [&] { return may_take_kept(ticket) || kept() == 0 || budget_->make_room(room_for(ticket)); };
+  if (may_reserve(ticket) && leaves_kept() && reserve(ticket, wish.bytes)) {
     if (!std::exchange(ticket.counted_, true)) {
       ticket.scans_beside_ = held_[wish.address].scans++;
       counted_.push_back(&ticket);
@@ -157,7 +169,7 @@ bool Reservations::reserve(Ticket& ticket, std::uint64_t bytes) {
   const bool small = may_take_kept(ticket);
   const std::uint64_t more = bytes - ticket.reserved_;  // unsigned numbers wrap: this may subtract
   const bool grows = bytes > ticket.reserved_;
-  if (small && grows) count_small(more);
+  if (small && grows) count_small(more);  // first: in between, who borrows would be refused what is lent
   if (!ticket.wish_.account->reserve(bytes)) {
     if (small) count_small(-more);
     return false;
@@ -210,7 +222,7 @@ void Reservations::Ticket::regain() {
   if (place == line.begin() && all_->grant(*this)) return;
   in_line_ = true;
   line.insert(place, this);
-  all_->calls_back_ = all_->calls_back_ || all_->within_share(*this);
+  all_->calls_back_ = all_->calls_back_ || all_->is_due(*this);
 }
 
 void Reservations::look_again() {
@@ -218,15 +230,20 @@ void Reservations::look_again() {
   {
     const std::scoped_lock lock(mutex_);
     calls_back_ = false;
+    const auto now = Clock::now();
+    leaving_.remove_if([&](const Leaving& each) {
+      const auto account = each.account.lock();
+      return !account || account->used() == 0 || now >= each.until;
+    });
     for (const bool all : {false, true})  // first those who regain, and those of addresses that do not have too much
       for (auto place = line_.begin(); place != line_.end();) {
         Ticket& ticket = **place;
-        const bool turn = all || ticket.counted_ || within_share(ticket);
+        const bool turn = all || ticket.counted_ || is_due(ticket);
         if (turn && (!calls_back_ || may_take_kept(ticket)) && grant(ticket)) {
           wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
           place = line_.erase(place);
         } else {
-          calls_back_ = calls_back_ || within_share(ticket);
+          calls_back_ = calls_back_ || is_due(ticket);
           ++place;
         }
       }
@@ -245,6 +262,7 @@ void Reservations::end(Ticket& ticket) {
     counted_.remove(&ticket);
     if (ticket.counted_) {
       reserve(ticket, 0);
+      if (!ticket.stuck_) leaving_.push_back({ticket.wish_.account, Clock::now() + patience_});
       const auto held = held_.find(ticket.wish_.address);
       if (--held->second.scans == 0) held_.erase(held);
     }

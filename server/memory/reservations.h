@@ -22,19 +22,20 @@ namespace echotrain::server {
 /// come first served. An eighth of the budget is kept for small scans (a quarter of that eighth each) of addresses that
 /// have none: these overtake. What one address has reserved is at most half of the rest: those who wait because of that
 /// hold up nobody else. What a scan that does nothing has not used of its reservation is called back while others wait;
-/// when it goes on, it stands before all who have had nothing. One address also leaves a quarter of the line to others,
-/// rounded down. Thread-safe. Tickets keep it alive.
+/// when it goes on, it stands before all who have had nothing. The last quarter of the line, rounded down, is for
+/// addresses that have none in it. Thread-safe. Tickets keep it alive.
 ///
 /// What a scan takes beyond its reservation is borrowed: from all but what is left of that eighth. Where an address
-/// that has, with what it waits for, no more than half of the rest has waited for a while, others give back what they
-/// borrow: the address that has most beyond its part loses the scan that borrows most, and so on until what is waited
-/// for fits; nobody where that would not be enough. That part is an equal one of all addresses that have memory or wait
-/// for it, or twice what the address has reserved, if that is more, and at most half. Who uses no more than it has
-/// asked for loses nothing.
+/// that has no more than its part, and with what it waits for no more than half of the rest, has waited for a while,
+/// others give back what they borrow: the address that has most beyond its part loses the scan that borrows most, and
+/// so on until what is waited for fits; nobody where that would not be enough. That part is an equal one of all
+/// addresses that have memory or wait for it, or twice what the address has reserved, if that is more, and at most
+/// half. Who uses no more than was reserved for it at first loses nothing.
 class Reservations : public std::enable_shared_from_this<Reservations> {
  public:
   /// At most `most_waiting` tickets wait at a time. Scans that borrow end when somebody has waited for `pause`. Who
-  /// regains waits for `patience`, and then goes on with what it has.
+  /// regains waits for `patience`, and then goes on with what it has; what a scan has left behind is waited for as
+  /// long.
   Reservations(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting,
                Clock::duration pause = std::chrono::seconds(10), Clock::duration patience = std::chrono::seconds(10))
       : budget_(std::move(budget)), most_waiting_(most_waiting), pause_(pause), patience_(patience) {
@@ -108,14 +109,20 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::uint64_t bytes = 0;
     std::int64_t scans = 0;
   };
+  /// What a scan has left behind when its ticket ended, such as images that are being sent: it comes back soon.
+  struct Leaving {
+    std::weak_ptr<numerics::MemoryAccount> account;
+    Clock::time_point until;  // as long as that is believed
+  };
   std::uint64_t kept() const { return budget_->bounded() ? budget_->bound() / 8 : 0; }
   std::uint64_t share() const { return (budget_->bound() - kept()) / 2; }
   bool may_reserve(const Ticket& ticket) const;
   bool may_take_kept(const Ticket& ticket) const;
   std::uint64_t had_by(const std::string& address, bool without_ending = false) const;
-  bool within_share(const Ticket& ticket) const;
+  bool is_due(const Ticket& ticket) const;
   std::uint64_t part_of(const std::string& address) const;
   std::uint64_t room_for(const Ticket& ticket) const;
+  std::uint64_t coming() const;
   std::vector<Ticket*> next_to_end() const;
   Ticket* borrows_most(const std::vector<Ticket*>& ending) const;
   bool line_is_full(const Wish& wish) const;
@@ -131,6 +138,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   std::list<Ticket*> line_;
   std::map<std::string, Held> held_;  // by address
   std::list<Ticket*> counted_;
+  std::list<Leaving> leaving_;
   std::uint64_t small_ = 0;  // reserved for those who may take what is kept
   std::atomic<bool> calls_back_ = false;
 };

@@ -1,18 +1,15 @@
-// Whose turn it is to have memory reserved, and how much a scan needs.
+// Whose turn it is to have memory reserved.
 #include "server/memory/reservations.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
-
-#include "config/pipeline_spec.h"
-#include "server/memory/memory_estimate.h"
-#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -153,6 +150,23 @@ TEST_F(ReservationsTest, ThoseWhoRegainDoNotWaitForEachOtherForEver) {
   one.reset();
   two.reset();
   EXPECT_EQ(budget_->used(), 98u) << "what the accounts still use";
+}
+
+// Several addresses together may not keep others out of the line, either.
+TEST_F(ReservationsTest, TheLastQuarterOfTheLineIsForAddressesThatHaveNoneInIt) {
+  const auto all = std::make_shared<Reservations>(budget_, 8);
+  const auto ask_in = [&](const std::string& address) { return all->ask({account(), 40, address}, [] {}); };
+  const auto first = ask_in("a"), second = ask_in("b");
+  std::vector<std::unique_ptr<Reservations::Ticket>> waiting;
+  for (const char* address : {"a", "b", "c", "a", "b", "c"}) {
+    waiting.push_back(ask_in(address));
+    ASSERT_NE(waiting.back(), nullptr);
+  }
+  for (const char* address : {"a", "b", "c"}) EXPECT_EQ(ask_in(address), nullptr) << address;
+  waiting.push_back(ask_in("d"));
+  EXPECT_NE(waiting.back(), nullptr);
+  EXPECT_EQ(ask_in("d"), nullptr);
+  EXPECT_NE(ask_in("e"), nullptr);
 }
 
 // An address that has its half may ask on: what it asks for waits, and the line is not its own.
@@ -343,6 +357,89 @@ TEST_F(BorrowingTest, NobodyEndsBeforeOthersHaveWaited) {
   EXPECT_GE(Clock::now() - began, std::chrono::seconds(1));
 }
 
+// It borrows: it gives back itself what it waits for, and holds up nobody meanwhile.
+TEST_F(BorrowingTest, WhoHasMoreThanItsPartHoldsUpNobody) {
+  auto one = scan("a", 4, 44), two = scan("b", 4, 52), three = scan("c", 4, 4), waits = scan("a", 6);
+  EXPECT_FALSE(waits->ticket->granted());
+  EXPECT_FALSE(at_once_->calls_back()) << "44 and 6 may be had by one address, but of three 33 are its part";
+  auto smaller = scan("d", 5);
+  EXPECT_FALSE(smaller->ticket->granted());
+  two->account->give(5);
+  at_once_->look_again();
+  EXPECT_TRUE(smaller->ticket->granted());
+  EXPECT_FALSE(waits->ticket->granted());
+}
+
+// Its images are still being sent when its ticket ends.
+TEST_F(BorrowingTest, WhatAScanThatHasEndedStillHasIsWaitedFor) {
+  const auto all = std::make_shared<Reservations>(budget_, 8, Clock::duration(), std::chrono::hours(1));
+  const auto borrows = account(), other_borrows = account();
+  auto one = all->ask({borrows, 4, "a"}, [] {}), two = all->ask({other_borrows, 4, "a"}, [] {});
+  borrows->take(40);
+  other_borrows->take(36);  // more than a third, too
+  auto other = all->ask({account(), 10, "b"}, [] {}), waits = all->ask({account(), 30, "c"}, [] {});
+  all->look_again();
+  EXPECT_TRUE(one->is_to_end());
+  EXPECT_FALSE(two->is_to_end());
+  one.reset();
+  all->look_again();
+  EXPECT_FALSE(two->is_to_end()) << "40 come back";
+  borrows->give(10);
+  all->look_again();
+  EXPECT_FALSE(two->is_to_end() || waits->granted()) << "30 more";
+  borrows->give(30);
+  all->look_again();
+  EXPECT_TRUE(waits->granted());
+  EXPECT_FALSE(two->is_to_end());
+}
+
+TEST_F(BorrowingTest, WhatDoesNotComeBackInTimeIsWaitedForNoLonger) {
+  const auto all = std::make_shared<Reservations>(budget_, 8, Clock::duration(), Clock::duration());
+  const auto borrows = account(), other_borrows = account();
+  auto one = all->ask({borrows, 4, "a"}, [] {}), two = all->ask({other_borrows, 4, "a"}, [] {});
+  borrows->take(40);
+  other_borrows->take(36);
+  auto other = all->ask({account(), 10, "b"}, [] {}), waits = all->ask({account(), 30, "c"}, [] {});
+  all->look_again();
+  EXPECT_FALSE(two->is_to_end());
+  one.reset();
+  all->look_again();
+  EXPECT_TRUE(two->is_to_end()) << "its client may read its images slowly";
+}
+
+/// A cache that nobody uses.
+class Cache final : public numerics::Droppable {
+ public:
+  Cache(MemoryBudget& budget, std::uint64_t bytes) : budget_(budget), bytes_(bytes) {
+    budget_.add(bytes_);
+    budget_.offer(*this);
+  }
+  ~Cache() override {
+    budget_.withdraw(*this);
+    budget_.give(bytes_);
+  }
+  std::uint64_t bytes() const { return bytes_; }
+  std::optional<std::uint64_t> unused_since() const override {
+    return bytes_ == 0 ? std::nullopt : std::optional<std::uint64_t>(1);
+  }
+  void drop(std::uint64_t) override { budget_.give(std::exchange(bytes_, 0)); }
+
+ private:
+  MemoryBudget& budget_;
+  std::uint64_t bytes_;
+};
+
+TEST_F(ReservationsTest, WhoMayNotReserveTakesNothingFromCaches) {
+  auto first = ask(50, "a");
+  Cache cache(*budget_, 40);
+  auto second = ask(30, "a");
+  EXPECT_FALSE(second->granted());
+  EXPECT_EQ(cache.bytes(), 40u) << "its address has its half";
+  auto other = ask(30, "b");
+  EXPECT_TRUE(other->granted());
+  EXPECT_EQ(cache.bytes(), 0u);
+}
+
 // In a breath hold it has lent 30 of its 40: it takes them again without having them reserved, and borrows nothing.
 TEST_F(BorrowingTest, WhoTakesAgainWhatItHasLentDoesNotBorrow) {
   auto lender = scan("a", 40, 10), other = scan("b", 50), third = scan("c", 30);
@@ -416,89 +513,6 @@ TEST_F(ReservationsTest, WhatIsUsedStaysCountedWhenTheReservationEnds) {
   holder->take(30);
   ticket.reset();
   EXPECT_EQ(budget_->used(), 30u);
-}
-
-TEST(StepMemory, IsThatOfTheChainWhichTheHeaderChooses) {
-  const std::string chain = "cartesian_kspace, fft, coil_combine, image";
-  const auto plan = PipelinePlan::check(config::read_pipeline(
-      fmt::format("echotrain: 1\nname: x\ndescription: x\npipeline: [{}]\naccelerated: [{}, python: {{module: a}}]\n",
-                  chain, chain),
-      "test"));
-  config::ServerOptions options;
-  options.steps.python_memory_mib = 100;
-  protocol::Header header;
-  header.encodings.resize(1);
-  header.encodings[0].encoded.matrix = {8, 8, 1};
-  EXPECT_EQ(step_memory(header, *plan, options), 0u);
-  header.encodings[0].acceleration = {2, 1};
-  EXPECT_EQ(step_memory(header, *plan, options), 132u << 20);  // and both queues
-  const auto branched = PipelinePlan::check(config::read_pipeline(
-      "echotrain: 1\nname: x\ndescription: x\npipeline: [cartesian_kspace, fft, branch: {pipeline: [image, python: "
-      "{module: a}]}, image]\n",
-      "test"));
-  EXPECT_EQ(step_memory(header, *branched, options), 132u << 20);
-}
-
-// The numbers are those of the rule in memory_estimate.h, worked out by hand.
-TEST(MemoryEstimate, FollowsTheHeader) {
-  protocol::Header header;
-  header.xml.assign(1000, ' ');
-  header.encodings.resize(1);
-  protocol::Encoding& encoding = header.encodings[0];
-  encoding.encoded.matrix = {256, 128, 1};
-  encoding.recon.matrix = {128, 128, 1};
-  header.receiver_channels = 4;
-  const auto plan_of = [](const char* gadgets) {
-    return PipelinePlan::check(
-        config::read_pipeline(fmt::format("echotrain: 1\nname: x\ndescription: x\npipeline: [{}]\n", gadgets), "test"));
-  };
-  const auto direct = plan_of("passthrough");
-  const std::uint64_t base = (1 << 20) + 8000, voxels = 256 * 128;
-  const auto cpu = numerics::Backend::cpu;
-  EXPECT_EQ(memory_estimate(header, *direct, cpu), base + 3 * voxels * 4 * 8);
-  EXPECT_EQ(memory_estimate(header, *direct, numerics::Backend::cuda), base + voxels * 4 * 8);
-  encoding.trajectory = protocol::Trajectory::radial;
-  EXPECT_EQ(memory_estimate(header, *direct, cpu), base + 6 * voxels * 4 * 8);
-  const auto solved = PipelinePlan::check(config::read_pipeline_file(shipped_pipelines() / "cg_sense_2d.yaml"));
-  EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 4 + 16) * voxels * 8);
-  encoding.encoded.matrix[2] = 10;
-  EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 4 + 32) * 10 * voxels * 8);
-  header.receiver_channels.reset();
-  EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 8 + 32) * 10 * voxels * 8);
-  // Chains that join coils by weights or maps; of two chains, the header chooses.
-  encoding.trajectory = protocol::Trajectory::cartesian;
-  encoding.encoded.matrix[2] = 1;
-  header.receiver_channels = 4;
-  const auto shipped = [](const char* name) {
-    return PipelinePlan::check(config::read_pipeline_file(shipped_pipelines() / name));
-  };
-  for (const std::uint16_t acceleration : {1, 2}) {
-    encoding.acceleration[0] = acceleration;
-    const std::uint64_t chosen = acceleration > 1 ? 5 : 3;
-    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_2d.yaml"), cpu), base + chosen * voxels * 4 * 8);
-    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_grappa.yaml"), cpu), base + 5 * voxels * 4 * 8);
-    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_sense.yaml"), cpu), base + (5 * 4 + 16) * voxels * 8);
-  }
-  // Branches take what their own chains do; those of images, a copy.
-  encoding.acceleration[0] = 1;
-  const auto branched = plan_of(
-      "branch: {pipeline: [cartesian_kspace, grappa, image]}, cartesian_kspace, fft, branch: {pipeline: [orient, "
-      "image]}, "
-      "image");
-  EXPECT_EQ(memory_estimate(header, *branched, cpu), base + (3 + 5 + 1) * voxels * 4 * 8);
-  EXPECT_EQ(memory_estimate(header, *branched, numerics::Backend::cuda), base + 3 * voxels * 4 * 8);
-  header.encodings.clear();
-  EXPECT_EQ(memory_estimate(header, *solved, cpu), base);
-}
-
-TEST(MemoryEstimate, ASessionHasHalfOfTheBudgetByDefault) {
-  config::ServerOptions options;
-  EXPECT_EQ(session_memory(options, MemoryBudget(std::uint64_t{1} << 30)), std::uint64_t{1} << 29);
-  EXPECT_EQ(session_memory(options, MemoryBudget(std::uint64_t{1} << 40)), std::uint64_t{8} << 30);
-  EXPECT_EQ(device_memory(options), std::uint64_t{8} << 30);
-  options.session_memory_mib = 700;
-  EXPECT_EQ(session_memory(options, MemoryBudget(std::uint64_t{1} << 30)), std::uint64_t{700} << 20);
-  EXPECT_EQ(device_memory(options), std::uint64_t{700} << 20);
 }
 
 }  // namespace
