@@ -23,10 +23,11 @@ ScanTurn::Answer ScanTurn::ask_for_memory(const Needs& needs) {
   if (memory_)
     return {.wait = fmt::format("waiting for memory, {} MiB; {} scans wait before this one",
                                 (memory_->bytes() >> 20) + 1, memory_->position())};
-  return {protocol::Error{"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
-                                              "is full (max_waiting = {}{}); try again later",
-                                              (needs.bytes >> 20) + 1, max_waiting_,
-                                              client_.exempt ? "" : ", of which one address leaves a quarter")}};
+  return {protocol::Error{
+      "busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
+                          "is full (max_waiting = {}{}); try again later",
+                          (needs.bytes >> 20) + 1, max_waiting_,
+                          client_.exempt ? "" : ", whose last quarter is for addresses that have none in it")}};
 }
 
 ScanTurn::Answer ScanTurn::ask_for_place() {
@@ -81,9 +82,20 @@ void ScanTurn::give_back() {
   memory_.reset();
 }
 
-std::uint64_t ScanTurn::borrows() const {
+std::string ScanTurn::why_it_ends() const {
   const std::uint64_t used = client_.account->used(), reserved = memory_ ? memory_->bytes() : 0;
-  return used - std::min(used, reserved);
+  const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  const std::string takes =
+      fmt::format("this one takes {:.1f} MiB, {:.1f} more than ", mib(used), mib(used - std::min(used, reserved)));
+  if (needs_.bytes > reserved)  // its header may be true
+    return takes + fmt::format(
+                       "the {:.1f} that this server reserves for one address (7/16 of memory_mib), whatever the "
+                       "header says; send it again when others need less, or let the server have more memory "
+                       "(memory_mib)",
+                       mib(reserved));
+  return takes +
+         "its header made the server reserve; send it again later, with its true sizes and number of channels in "
+         "the header, or let the server have more memory (memory_mib)";
 }
 
 std::shared_ptr<void> ScanTurn::hand_over() {

@@ -167,16 +167,11 @@ void ScanRunner::pause() {
 void ScanRunner::end_borrowing(bool idle) {
   if (gives_way_ || !turn_.is_to_end(idle)) return;
   gives_way_ = true;
-  const numerics::MemoryAccount& account = *connection_.status->account;
   connection_.fail(
-      {"budget", fmt::format("{} for {} s (pause_s), the scans of this address have more than its part of it, and "
-                             "this one takes {:.1f} MiB, {:.1f} more than its header made the server reserve; send it "
-                             "again later, with its true sizes and number of channels in the header, or let the "
-                             "server have more memory (memory_mib)",
+      {"budget", fmt::format("{} for {} s (pause_s), the scans of this address have more than its part of it, and {}",
                              idle ? "others wait for memory, (almost) no data of this scan have come"
                                   : "others have waited for memory",
-                             connection_.options.pause_s, static_cast<double>(account.used()) / (1 << 20),
-                             static_cast<double>(turn_.borrows()) / (1 << 20))});
+                             connection_.options.pause_s, turn_.why_it_ends())});
   cancel();
 }
 

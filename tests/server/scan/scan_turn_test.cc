@@ -13,6 +13,7 @@ namespace {
 using numerics::Backend;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 /// A budget of 100 bytes, of which one address may have half; one place on the CPU and one on a GPU; two may wait.
@@ -99,6 +100,18 @@ TEST_F(ScanTurnTest, ANewScanKeepsThePlaceOnItsBackendOnly) {
   expect_silent(mine.ask_for_place());
   EXPECT_EQ(mine.place().device(), 3);
   EXPECT_TRUE(other.has_place());
+}
+
+// Of a scan that would need more than one address may have the header is true.
+TEST_F(ScanTurnTest, AScanThatHasToEndHearsWhetherItsHeaderIsToBlame) {
+  ScanTurn modest = turn("a"), large = turn("b");
+  modest.ask_for_memory({Backend::cpu, 10, 0});
+  EXPECT_THAT(modest.why_it_ends(), HasSubstr("more than its header made the server reserve; send it again later, with "
+                                              "its true sizes"));
+  large.ask_for_memory({Backend::cpu, 60, 0});
+  EXPECT_TRUE(large.has_memory());
+  EXPECT_THAT(large.why_it_ends(), HasSubstr("that this server reserves for one address (7/16 of memory_mib)"));
+  EXPECT_THAT(large.why_it_ends(), Not(HasSubstr("true sizes")));
 }
 
 TEST_F(ScanTurnTest, WhoWaitsForMemoryKeepsNoPlace) {
