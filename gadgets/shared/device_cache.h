@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -26,10 +27,10 @@ struct CacheCounts {
 };
 
 /// The objects that `Request`s ask for, on every device. An object is made once, however many sessions ask for it at
-/// the same time; sessions that ask for other objects do not wait. When the bytes of all objects and their requests
-/// exceed the bound, objects that no session holds are dropped, those unused for longest first; on the CPU also when
-/// the budget needs what they take. While an object is made, the session that asked for it pays for the memory; what is
-/// kept is paid for by the cache. Thread-safe.
+/// the same time; sessions that ask for other objects do not wait, nor does one wait for a session that is to stop,
+/// which may hang. When the bytes of all objects and their requests exceed the bound, objects that no session holds are
+/// dropped, those unused for longest first; on the CPU also when the budget needs what they take. While an object is
+/// made, the session that asked for it pays for the memory; what is kept is paid for by the cache. Thread-safe.
 ///
 /// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
 /// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.
@@ -66,13 +67,13 @@ class DeviceCache : private numerics::Droppable {
         const auto making = being_made(place, request);
         if (making == being_made_.end()) break;
         if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();  // the maker may need the core
-        // Woken too where the maker failed or was stopped: then this session, or another that waits, makes it.
-        wait(lock, session);
+        // Woken too where the maker failed or is to stop: then this session, or another that waits, makes it.
+        wait(lock, session, making->stop);
         lock.unlock();
         session.check_stop();
         lock.lock();
       }
-      being_made_.push_back({place, &request});
+      being_made_.push_back({place, &request, session.stop_token()});
       ++misses_;
     }
     const auto begin = std::chrono::steady_clock::now();
@@ -159,6 +160,7 @@ class DeviceCache : private numerics::Droppable {
   struct Making {
     Place place;
     const Request* request;
+    std::stop_token stop;  // of the session that makes it
   };
 
   /// Makes the object on a device of its own if it may be within the bound; else in the session's memory.
@@ -173,10 +175,7 @@ class DeviceCache : private numerics::Droppable {
                                .account = session.account()});
         auto made = request.make(own);
         own.synchronize();  // others use it on streams of their own
-        if (made->bytes() + request.bytes() <= most_bytes_) {
-          keep(own, place, request, made);
-          return made;
-        }
+        if (made->bytes() + request.bytes() <= most_bytes_) return keep(own, place, request, std::move(made));
       } catch (const numerics::OverBudget&) {
         throw;
       } catch (const numerics::ResourceError&) {
@@ -196,20 +195,23 @@ class DeviceCache : private numerics::Droppable {
     return std::max(most_bytes_, std::min(kMost, account_->budget()->bound() / 2));
   }
 
-  /// Keeps the object if the budget has room for it; else it stays the session's.
-  void keep(numerics::Context& own, const Place& place, const Request& request,
-            const std::shared_ptr<const Made>& made) {
-    if (!account_->budget()->make_room(request.bytes())) return;
+  /// Keeps the object if the budget has room for it; else it stays the session's. Gives the one that was kept before
+  /// where two sessions have made it, of which one was to stop.
+  std::shared_ptr<const Made> keep(numerics::Context& own, const Place& place, const Request& request,
+                                   std::shared_ptr<const Made> made) {
+    if (!account_->budget()->make_room(request.bytes())) return made;
     try {
       own.hand_over(account_);
     } catch (const numerics::OverBudget&) {
-      return;
+      return made;
     }
     const std::scoped_lock lock(mutex_);
+    if (auto found = find(place, request)) return found;
     entries_.push_front({place, request, made, account_->budget()->now()});
     requests_.set(requests_.bytes() + request.bytes());
     while (sum() > most_bytes_ && drop_one()) {
     }
+    return made;
   }
 
   void end_making(const Request& request) {
@@ -221,16 +223,22 @@ class DeviceCache : private numerics::Droppable {
 
   // The members below are called with mutex_ held.
 
+  /// Nobody counts on a session that is to stop.
   auto being_made(const Place& place, const Request& request) const {
-    return std::find_if(being_made_.begin(), being_made_.end(),
-                        [&](const Making& each) { return each.place == place && each.request->same(request); });
+    return std::find_if(being_made_.begin(), being_made_.end(), [&](const Making& each) {
+      return each.place == place && !each.stop.stop_requested() && each.request->same(request);
+    });
   }
 
-  /// Waits until somebody has ended making, or `session` is to stop. Where the maker hangs, it hangs alone.
-  void wait(std::unique_lock<std::mutex>& lock, numerics::Context& session) {
+  /// Waits until somebody has ended making, or `session` or the maker is to stop, without mutex_ for whoever stops
+  /// them. Where the maker hangs, it hangs alone.
+  void wait(std::unique_lock<std::mutex>& lock, numerics::Context& session, const std::stop_token& maker) {
     std::optional<numerics::Progress::Wait> for_maker;
     if (numerics::Progress* const own = numerics::Progress::of_thread().get()) for_maker.emplace(*own);
-    changed_.wait(lock, session.stop_token(), [&, seen = made_] { return seen != made_; });
+    std::stop_source either;
+    const auto stop = [&either] { either.request_stop(); };
+    const std::stop_callback with_session(session.stop_token(), stop), with_maker(maker, stop);
+    changed_.wait(lock, either.get_token(), [&, seen = made_] { return seen != made_; });
   }
 
   std::shared_ptr<const Made> find(const Place& place, const Request& request) {

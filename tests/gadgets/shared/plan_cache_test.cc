@@ -11,6 +11,7 @@
 #include <limits>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "gadgets/shared/trajectory_store.h"
 #include "tests/support/resources.h"
@@ -157,8 +158,11 @@ struct TokenRequest {
   using Made = Token;
   int number = 0;
   std::uint64_t held = 0;
-  std::function<void()> on_make;
-  bool same(const TokenRequest& other) const { return number == other.number; }
+  std::function<void()> on_make, on_same;
+  bool same(const TokenRequest& other) const {
+    if (on_same) on_same();
+    return number == other.number;
+  }
   std::uint64_t bytes() const { return held; }
   std::shared_ptr<const Made> make(Context& /*context*/) const {
     if (on_make) on_make();
@@ -285,6 +289,47 @@ TEST(DeviceCache, ASessionThatWaitsForAMakerDoesNotHang) {
   makes.join();
   waits.join();
   EXPECT_FALSE(waiter->waits());
+}
+
+// A scan that hangs is told to stop when it is given up, and does not hear it. Who waits makes the object itself.
+TEST(DeviceCache, WhoWaitsPassesOverAMakerThatHangs) {
+  DeviceCache<TokenRequest> cache(1000);
+  std::stop_source given_up;
+  std::promise<void> began, may_end, looked;
+  auto hangs = std::async(std::launch::async, [&] {
+    Context own(Backend::cpu, test_resources(), {.stop_token = given_up.get_token()});
+    return cache.get(own, {.number = 1,
+                           .on_make =
+                               [&] {
+                                 began.set_value();
+                                 may_end.get_future().wait();
+                               },
+                           .on_same =
+                               [&, first = true]() mutable {
+                                 if (std::exchange(first, false)) looked.set_value();
+                               }});
+  });
+  began.get_future().wait();
+  auto waits = std::async(std::launch::async, [&] {
+    Context own(Backend::cpu, test_resources());
+    return cache.get(own, {.number = 1});
+  });
+  looked.get_future().wait();
+  EXPECT_EQ(cache.counts().misses, 1u);  // has the cache's lock: the other waits by now
+  given_up.request_stop();
+  const bool passed_over = waits.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  EXPECT_TRUE(passed_over);
+  if (passed_over) {
+    const auto made = waits.get();
+    EXPECT_FALSE(made.reused);
+    Context later(Backend::cpu, test_resources());
+    EXPECT_TRUE(cache.get(later, {.number = 1}).reused);
+    may_end.set_value();
+    EXPECT_EQ(hangs.get().plan, made.plan) << "it has come back: one object is kept, for all";
+    EXPECT_EQ(cache.plans(), 1u);
+  } else {
+    may_end.set_value();
+  }
 }
 
 std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
