@@ -65,8 +65,10 @@ class ParallelWeights {
   /// not tried again. ResourceError when the scan's memory is exhausted; Stopped when it is to stop.
   Found of(const Calibration& calibration, const SampledLines& lines, const numerics::LineGeometry& geometry);
   /// Makes a block's first weights before a frame asks for them with of(), which then does not count them as reused.
-  /// After a frame that asks for others in their place, or where memory is short, this does nothing any more.
+  /// After a frame that asks for others in their place or for none, or where memory is short, this does nothing more.
   void prepare(const Calibration& calibration, const SampledLines& lines, const numerics::LineGeometry& geometry);
+  /// A frame was refused, so that it asks for none.
+  void frame_refused() { prepares_ = false; }
 
   std::size_t kept() const { return kept_.size(); }
 

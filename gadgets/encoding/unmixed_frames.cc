@@ -114,6 +114,7 @@ void UnmixedFrames::unmix(Acquired&& acquired, const Emit<CoilImages>& emit) {
 
 void UnmixedFrames::refuse(const char* kind, const std::string& why, Acquired&& acquired,
                            const Emit<CoilImages>& emit) {
+  weights_.frame_refused();
   const bool accelerated = std::string_view(kind) != "R=1";
   const std::string text = fmt::format("{}: slice {}: {}; ", options_.name, acquired.facts.frame->key.slice, why);
   if (options_.transform) {

@@ -128,5 +128,23 @@ TEST(CalibratedImages, FramesThatEndBeforeTheirLastLinesGetTheirOwnWeights) {
   EXPECT_EQ(cut.work.weights_reused, 0u);
 }
 
+// Frames that lack a line give no image: weights of the first come too early to know, those of others are not made.
+TEST(CalibratedImages, NothingIsPreparedOnceAFrameWasRefused) {
+  const ParallelScene scene({32, 40, 1}, 4);
+  const Leaving left{.ry = 3, .y0 = 1, .band = 16};
+  const auto header = scene.header_of(left, 1, 3);
+  std::mt19937 random(8);
+  std::vector<Acquisition> scan;
+  for (std::uint16_t slice = 0; slice < 3; ++slice)
+    for (Acquisition& a : scene.frame(left, &random)) {
+      a.head.idx.slice = slice;
+      if (a.head.idx.kspace_encode_step_1 != 34) scan.push_back(std::move(a));
+    }
+  const Paced all = paced(header, scan);
+  EXPECT_TRUE(all.images.empty());
+  EXPECT_EQ(all.work.frames_refused, 3u);
+  EXPECT_EQ(all.work.weights_made, 1u);
+}
+
 }  // namespace
 }  // namespace echotrain::testing
