@@ -147,6 +147,8 @@ Answer answer(const Request& parser, const Asker& asker, const Environment& envi
   order.peer = asker.peer;
   order.from_here = asker.here;
   order.port = asker.port;
+  if (acts || is_live(path))
+    if (const auto later = live.too_many_tries(order)) return {respond(*later)};
   if (acts && posts) {
     Response response =
         respond(admin_action({path, order.authorization, live.may_act(order), asker.peer}, environment, stop_session));

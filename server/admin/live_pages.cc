@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,13 +14,16 @@
 #include "server/live/image_view.h"
 #include "server/live/live_board.h"
 #include "server/live/why_facts.h"
+#include "server/net/identity.h"
+#include "server/net/slots.h"
 #include "server/pipelines/pipelines_json.h"
 
 namespace echotrain::server {
 
 namespace {
 
-constexpr unsigned kUnderWay = 202, kFound = 302, kNoLogin = 401, kNotYours = 403, kNoPage = 404, kLater = 503;
+constexpr unsigned kUnderWay = 202, kFound = 302, kNoLogin = 401, kNotYours = 403, kNoPage = 404, kTooManyTries = 429,
+                   kLater = 503;
 constexpr std::string_view kFiles = "/page/", kJson = "application/json";
 
 // Nothing from elsewhere, nothing inline; and no script can make markup of a text.
@@ -140,6 +144,22 @@ bool LivePages::knows(const LiveOrder& order) {
 bool LivePages::may_act(const LiveOrder& order) {
   const Logins::Login* const login = this->login(order);
   return login != nullptr && same_secret(login->csrf, order.csrf);
+}
+
+std::optional<AdminPage> LivePages::too_many_tries(const LiveOrder& order) {
+  if (!environment_.admin_tokens || order.authorization.empty()) return std::nullopt;
+  const std::string peer(order.peer);
+  const auto address = address_of(peer);
+  const bool right = environment_.admin_tokens->contain(bearer(order.authorization));
+  const Clock::duration wait = logins_.wait_of(address ? counted_as(*address).to_string() : peer, right);
+  if (wait <= Clock::duration::zero()) return std::nullopt;
+  const auto s = std::chrono::ceil<std::chrono::seconds>(wait).count();
+  AdminPage page = text_page(kTooManyTries,
+                             fmt::format("your address has shown too many wrong tokens; try again in {} s with one of "
+                                         "admin.token_file\n",
+                                         s));
+  page.headers = {{"Retry-After", std::to_string(s)}};
+  return page;
 }
 
 std::optional<AdminPage> LivePages::forgery(const LiveOrder& order) {

@@ -41,6 +41,8 @@ class LivePages {
   /// The environment outlives this. Confined to the admin port's strand.
   LivePages(const Environment& environment, AddSession add_session);
 
+  /// 429 for an address that has shown many wrong tokens, whatever it asks for that takes one.
+  std::optional<AdminPage> too_many_tries(const LiveOrder& order);
   /// 404 where there is no page, 403 for requests that another site's page has caused, 401 for who must log in first.
   std::optional<AdminPage> refusal(const LiveOrder& order);
   /// What goes with an answer.

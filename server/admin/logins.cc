@@ -4,6 +4,7 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -42,6 +43,17 @@ const Logins::Login* Logins::find(std::string_view cookie, Clock::time_point now
 
 void Logins::log_out(std::string_view cookie) {
   logins_.remove_if([&](const Login& one) { return same_secret(one.cookie, cookie); });
+}
+
+Clock::duration Logins::wait_of(const std::string& address, bool right, Clock::time_point now) {
+  constexpr std::size_t kMostAddresses = 1024;  // others share one limit
+  std::erase_if(tries_, [now](const auto& each) { return each.second <= now; });
+  const bool own = tries_.size() < kMostAddresses || tries_.contains(address);
+  Clock::time_point& until = tries_[own ? address : ""];
+  until = std::max(until, now);
+  const Clock::duration wait = until - now - (kTries - 1) * Clock::duration(kPerTry);
+  if (wait <= Clock::duration::zero() && !right) until += kPerTry;
+  return std::max(wait, Clock::duration::zero());
 }
 
 std::string_view cookie_value(std::string_view header, std::string_view name) {

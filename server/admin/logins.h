@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,9 +38,16 @@ class Logins {
   const Login* find(std::string_view cookie, Clock::time_point now = Clock::now());
   void log_out(std::string_view cookie);
 
+  static constexpr int kTries = 10;                  ///< with wrong tokens, of one address at once
+  static constexpr std::chrono::seconds kPerTry{6};  ///< and one more in this time
+  /// A rate limit for those who guess: how long an address that shows a token has to wait before it is looked at; zero:
+  /// it is, and counts if it is not `right`. One that is right is not taken earlier, so that nobody learns that it is.
+  Clock::duration wait_of(const std::string& address, bool right, Clock::time_point now = Clock::now());
+
  private:
   const std::shared_ptr<const Tokens> tokens_;
-  std::list<Login> logins_;  // the oldest first
+  std::list<Login> logins_;                         // the oldest first
+  std::map<std::string, Clock::time_point> tries_;  // until when the tries of an address count
 };
 
 /// Takes a time that does not depend on which characters are equal.

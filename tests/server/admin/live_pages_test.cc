@@ -343,6 +343,45 @@ TEST(Logins, EndWithTheirTimeAndTheirToken) {
   EXPECT_EQ(logins.find(oldest, now), nullptr);
 }
 
+TEST(Logins, WrongTokensOfAnAddressAreLimited) {
+  Logins logins(nullptr);
+  auto now = Clock::now();
+  const auto none = Clock::duration::zero();
+  for (int i = 0; i < Logins::kTries; ++i) {
+    EXPECT_EQ(logins.wait_of("10.0.0.1", /*right=*/true, now), none) << "those that are right do not count";
+    EXPECT_EQ(logins.wait_of("10.0.0.1", false, now), none);
+  }
+  EXPECT_EQ(logins.wait_of("10.0.0.1", false, now), Logins::kPerTry);
+  EXPECT_EQ(logins.wait_of("10.0.0.1", true, now), Logins::kPerTry);
+  EXPECT_EQ(logins.wait_of("10.0.0.2", false, now), none);
+  now += Logins::kPerTry;
+  EXPECT_EQ(logins.wait_of("10.0.0.1", true, now), none);
+  EXPECT_EQ(logins.wait_of("10.0.0.1", false, now), none);
+  EXPECT_EQ(logins.wait_of("10.0.0.1", false, now), Logins::kPerTry);
+}
+
+/// Not at the login alone: everything that takes a token tells whether it is one.
+TEST(LivePages, WhoTriesManyTokensHasToWait) {
+  const LiveTokens tokens;
+  config::ServerOptions options;
+  options.admin.token_file = tokens.path();
+  const std::string wrong = "Authorization: Bearer not-a-token-of-anybody\r\n",
+                    right = fmt::format("Authorization: Bearer {}\r\n", kLiveToken);
+  for (const char* path : {"POST /login", "GET /live/captures", "POST /sessions/1/stop"}) {
+    TestServer server(options);
+    const std::uint16_t port = server.admin_port();
+    int tries = 0;  // more than kTries only where they take longer than kPerTry
+    auto answer = request_page(port, path, wrong);
+    for (; tries < 100 && answer->status == 401; ++tries) answer = request_page(port, path, wrong);
+    EXPECT_GE(tries, Logins::kTries) << path;
+    ASSERT_EQ(answer->status, 429) << path;
+    EXPECT_THAT(answer->headers.at("retry-after"), testing::MatchesRegex("[1-6]"));
+    EXPECT_EQ(request_page(port, "GET /live/state")->status, 200);
+    EXPECT_EQ(request_page(port, "GET /readyz", wrong)->status, 200) << "which takes none";
+    EXPECT_EQ(request_page(port, "GET /live/state", right)->status, 429);
+  }
+}
+
 TEST(Logins, CookiesAreFoundByTheirWholeName) {
   EXPECT_EQ(cookie_value("a=1; echotrain_9004=xyz; b=2", "echotrain_9004"), "xyz");
   EXPECT_EQ(cookie_value("xechotrain_9004=no; echotrain_90041=no;echotrain_9004=yes", "echotrain_9004"), "yes");
