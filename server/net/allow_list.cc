@@ -18,7 +18,13 @@ AllowList::AllowList(const std::vector<std::string>& networks, std::string_view 
       if (!error) v4_.push_back(network.canonical());
     } else {
       const ip::network_v6 network = ip::make_network_v6(is_network ? text : text + "/128", error);
-      if (!error) v6_.push_back(network.canonical());
+      constexpr unsigned short kMapped = 96;  // bits of ::ffff:0:0, before an IPv4 address
+      if (!error && network.address().is_v4_mapped() && network.prefix_length() >= kMapped)
+        v4_.push_back(ip::network_v4(ip::make_address_v4(ip::v4_mapped, network.address()),
+                                     static_cast<unsigned short>(network.prefix_length() - kMapped))
+                          .canonical());
+      else if (!error)
+        v6_.push_back(network.canonical());
     }
     if (error)
       throw std::invalid_argument(fmt::format(

@@ -13,8 +13,8 @@ namespace echotrain::server {
 
 class AllowList {
  public:
-  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses. Throws std::invalid_argument, naming the `option` and
-  /// the one that is neither.
+  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses; "::ffff:10.1.0.0/112" is 10.1.0.0/16. Throws
+  /// std::invalid_argument, naming the `option` and the one that is neither.
   explicit AllowList(const std::vector<std::string>& networks, std::string_view option = "allow");
   /// Whether an address is in one of the networks; always when there are none.
   bool contains(const boost::asio::ip::address& address) const { return empty() || names(address); }

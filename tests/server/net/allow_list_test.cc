@@ -32,6 +32,15 @@ TEST(AllowList, SeveralNetworksAndSingleAddresses) {
   EXPECT_FALSE(allows({"0.0.0.0/0"}, "2001:db8::1"));
 }
 
+/// Clients over IPv6's form of IPv4 addresses count as IPv4, and so do networks that are written in it.
+TEST(AllowList, Ipv4MayBeWrittenAsIpv6) {
+  EXPECT_TRUE(allows({"::ffff:10.1.2.3"}, "10.1.2.3"));
+  EXPECT_TRUE(allows({"::ffff:10.1.2.3"}, "::ffff:10.1.2.3"));
+  EXPECT_FALSE(allows({"::ffff:10.1.2.3"}, "10.1.2.4"));
+  EXPECT_TRUE(allows({"::ffff:10.1.2.3/112"}, "10.1.255.255"));
+  EXPECT_FALSE(allows({"::ffff:10.1.2.3/112"}, "10.2.0.0"));
+}
+
 TEST(AllowList, NoneAllowsAll) { EXPECT_TRUE(allows({}, "203.0.113.9")); }
 
 TEST(AllowList, WhatIsNoNetworkIsNamed) {
