@@ -28,10 +28,12 @@ class Transport {
   virtual const char* name() const = 0;  ///< "plain" or "TLS"
   /// Whether the peer's identity is known: its certificate was checked, or it is the parent process of this one.
   virtual bool authenticated() const = 0;
-  /// Whom the peer's checked certificate is for, as RFC 2253 writes it ("CN=mr1,O=Clinic"); empty without one.
+  /// Whom the peer's checked certificate is for: its subject as RFC 2253 writes it ("CN=mr1,O=Clinic"), or, where it
+  /// has none, the first of its other names ("DNS:mr1", "URI:...", "email:...", "IP Address:..."). Empty without one.
   virtual std::string subject() const { return ""; }
 
-  /// Does the TLS handshake, where there is one, before the first byte. `why` gets the text of an error that has one.
+  /// Does the TLS handshake, where there is one, before the first byte. `why` gets the text of an error that has one;
+  /// without an error, why the peer may have nothing but that text.
   virtual asio::awaitable<void> open(error_code& error, std::string& why) = 0;
   /// Waits for bytes and reads as many as there are, 1 to room.size().
   virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) = 0;

@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <algorithm>
 #include <climits>
@@ -40,13 +41,32 @@ std::string take_error() {
   return text;
 }
 
+std::string text_of(BIO& memory) {
+  char* bytes = nullptr;
+  const long size = BIO_get_mem_data(&memory, &bytes);
+  return {bytes, static_cast<std::size_t>(std::max(0L, size))};
+}
+
 std::string subject_of(X509& certificate) {
   const std::unique_ptr<BIO, decltype(&BIO_free)> text(BIO_new(BIO_s_mem()), &BIO_free);
-  char* bytes = nullptr;
   if (!text || X509_NAME_print_ex(text.get(), X509_get_subject_name(&certificate), 0, XN_FLAG_RFC2253) < 0)
     throw std::bad_alloc();
-  const long size = BIO_get_mem_data(text.get(), &bytes);
-  return {bytes, static_cast<std::size_t>(std::max(0L, size))};
+  return text_of(*text);
+}
+
+/// The first of a certificate's alternative names that is a text of its own; only one, so that commas in it do no harm.
+std::string alternative_name_of(X509& certificate) {
+  const std::unique_ptr<GENERAL_NAMES, decltype(&GENERAL_NAMES_free)> names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)),
+      &GENERAL_NAMES_free);
+  for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_DNS && name->type != GEN_EMAIL && name->type != GEN_URI && name->type != GEN_IPADD) continue;
+    const std::unique_ptr<BIO, decltype(&BIO_free)> text(BIO_new(BIO_s_mem()), &BIO_free);
+    if (!text || GENERAL_NAME_print(text.get(), name) != 1) throw std::bad_alloc();
+    return text_of(*text);
+  }
+  return "";
 }
 
 class TlsTransport : public Transport {
@@ -67,7 +87,14 @@ class TlsTransport : public Transport {
     if (!why.empty()) co_await drain();
     X509* const certificate = error ? nullptr : SSL_get0_peer_certificate(ssl_.get());  // OpenSSL has verified it
     authenticated_ = certificate != nullptr;
-    if (authenticated_) subject_ = subject_of(*certificate);
+    if (!authenticated_) co_return;
+    subject_ = subject_of(*certificate);
+    if (subject_.empty()) subject_ = alternative_name_of(*certificate);
+    if (subject_.empty())
+      why =
+          "the client's certificate has no subject, and no subjectAltName of the kinds DNS, email, URI and IP, by one "
+          "of "
+          "which this server knows its clients; use a certificate with a name";
   }
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {

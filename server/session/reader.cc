@@ -52,6 +52,8 @@ asio::awaitable<void> Reader::open() {
     transport.close();  // an orderly end, so that TLS's alert arrives
     connection_.lose(fmt::format("the {} handshake with {} failed: {}", transport.name(), connection_.status->peer,
                                  why.empty() ? error.message() : why));
+  } else if (!error && !why.empty()) {
+    connection_.fail({"unauthorized", why});
   }
   connection_.notify();
 }

@@ -30,11 +30,11 @@ class Authority:
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2,
                 "-subj", f"/CN={name}", "-keyout", self.key, "-out", self.certificate)  # fmt: skip
 
-    def issue(self, name, hosts="DNS:localhost,IP:127.0.0.1"):
+    def issue(self, name, hosts="DNS:localhost,IP:127.0.0.1", subject=None):
         """A certificate and its key."""
         request, certificate, key = (self.folder / f"{name}{end}" for end in (".csr", ".pem", ".key"))
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
-                "-keyout", key, "-out", request)  # fmt: skip
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                "-subj", subject or f"/CN={name}", "-keyout", key, "-out", request)  # fmt: skip
         extensions = self.folder / "extensions"
         extensions.write_text(f"subjectAltName={hosts}\n")
         openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial",
@@ -156,6 +156,16 @@ def test_clients_must_show_a_certificate_where_asked(tmp_path, pair, authority):
         with pytest.raises((ssl.SSLError, ConnectionResetError)):
             exchange(server, context, stream())
     assert len(images_of(exchange(server, good, stream()))) == 1
+    assert server.stop() == 0
+
+
+def test_a_certificate_without_a_name_is_refused(tmp_path, pair, authority):
+    server = TlsServer(tmp_path, pair, "--tls-client-ca", authority.certificate)
+    (error,) = exchange(server, trusting(authority, authority.issue("nobody", "RID:1.2.3.4", "/")), stream()).errors()
+    assert "unauthorized: the client's certificate has no subject" in error
+    server.wait_for("unauthorized: the client's certificate has no subject")
+    named = trusting(authority, authority.issue("named", "DNS:mr1", "/"))
+    assert len(images_of(exchange(server, named, stream()))) == 1
     assert server.stop() == 0
 
 

@@ -5,6 +5,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ namespace {
 struct Free {
   void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
   void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(X509_EXTENSION* extension) const { X509_EXTENSION_free(extension); }
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
   void operator()(SSL* ssl) const { SSL_free(ssl); }
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -35,8 +37,9 @@ struct Free {
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
 
-/// A certificate that signs itself, and its key, as PEM files.
-void write_certificate(const std::string& certificate_file, const std::string& key_file) {
+/// A certificate that signs itself, and its key, as PEM files. `others`: its subjectAltName, as openssl.cnf has it.
+void write_certificate(const std::string& certificate_file, const std::string& key_file,
+                       const std::string& common_name = "localhost", const std::string& others = "") {
   const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
   const Owned<X509> certificate(X509_new());
   ASSERT_TRUE(key && certificate);
@@ -45,8 +48,14 @@ void write_certificate(const std::string& certificate_file, const std::string& k
   X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -3600);
   X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
   X509_NAME* const name = X509_get_subject_name(certificate.get());
-  const std::string host = "localhost";
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(host.c_str()), -1, -1, 0);
+  if (!common_name.empty())
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(common_name.c_str()),
+                               -1, -1, 0);
+  if (!others.empty()) {
+    const Owned<X509_EXTENSION> names(X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, others.c_str()));
+    ASSERT_TRUE(names);
+    ASSERT_EQ(X509_add_ext(certificate.get(), names.get(), -1), 1);
+  }
   X509_set_issuer_name(certificate.get(), name);
   X509_set_pubkey(certificate.get(), key.get());
   ASSERT_GT(X509_sign(certificate.get(), key.get(), EVP_sha256()), 0);
@@ -73,6 +82,73 @@ Read read(asio::io_context& io, Transport& transport) {
   io.poll();
   read.text.assign(room.data(), n);
   return read;
+}
+
+/// What a server knows of a client with this certificate, which it trusts.
+struct Known {
+  bool opened = false;
+  std::string subject, why;
+};
+
+Known known_by(const std::string& common_name, const std::string& others) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "transport_tls_known";
+  std::filesystem::create_directories(folder);
+  const std::string certificate = folder / "certificate.pem", key = folder / "key.pem";
+  const std::string of_client = folder / "client.pem", key_of_client = folder / "client_key.pem";
+  write_certificate(certificate, key);
+  write_certificate(of_client, key_of_client, common_name, others);
+  const TlsContext context(certificate, key, of_client);
+  std::array<int, 2> pair{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()), 0);
+  asio::io_context io;
+  asio::local::stream_protocol::socket socket(io, asio::local::stream_protocol(), pair[0]);
+  const std::unique_ptr<Transport> transport = context.make_transport(std::move(socket));
+  Known known;
+  bool ended = false;
+  asio::co_spawn(
+      io,
+      [&]() -> asio::awaitable<void> {
+        error_code error;
+        co_await transport->open(error, known.why);
+        known.opened = !error;
+        known.subject = transport->subject();
+        ended = true;
+      },
+      [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
+  const Owned<SSL_CTX> clients(SSL_CTX_new(TLS_client_method()));
+  EXPECT_EQ(SSL_CTX_use_certificate_file(clients.get(), of_client.c_str(), SSL_FILETYPE_PEM), 1);
+  EXPECT_EQ(SSL_CTX_use_PrivateKey_file(clients.get(), key_of_client.c_str(), SSL_FILETYPE_PEM), 1);
+  const Owned<SSL> client(SSL_new(clients.get()));
+  SSL_set_fd(client.get(), pair[1]);
+  EXPECT_EQ(::fcntl(pair[1], F_SETFL, O_NONBLOCK), 0);
+  for (int i = 0; i < 100 && !ended; ++i) {
+    SSL_connect(client.get());
+    io.restart();
+    io.poll();
+  }
+  EXPECT_TRUE(ended);
+  ::close(pair[1]);
+  std::filesystem::remove_all(folder);
+  return known;
+}
+
+TEST(TlsTransport, KnowsItsPeerBySubjectElseByAnotherName) {
+  EXPECT_EQ(known_by("mr1", "DNS:other").subject, "CN=mr1");
+  const Known other = known_by("", "RID:1.2.3.4,DNS:mr1,URI:urn:mr1");
+  EXPECT_TRUE(other.opened) << other.why;
+  EXPECT_EQ(other.subject, "DNS:mr1");
+  EXPECT_EQ(known_by("", "IP:10.1.2.3").subject, "IP Address:10.1.2.3");
+}
+
+/// Its address would be its identity, and it would need no token.
+TEST(TlsTransport, SaysWhyACertificateWithoutANameNamesNobody) {
+  for (const char* others : {"", "RID:1.2.3.4"}) {
+    const Known nobody = known_by("", others);
+    EXPECT_TRUE(nobody.opened);
+    EXPECT_EQ(nobody.subject, "");
+    EXPECT_NE(nobody.why.find("has no subject, and no subjectAltName"), std::string::npos) << nobody.why;
+  }
+  EXPECT_EQ(known_by("mr1", "").why, "");
 }
 
 /// The kernel tells of it once, here behind the last bytes; after that it says that the stream has ended, as if the
