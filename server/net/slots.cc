@@ -22,17 +22,31 @@ void Slots::connect(std::uint64_t id, const ip::address& address, Clock::time_po
   ++connecting_;
 }
 
-Slots::Room Slots::make_room(Clock::time_point now) {
+Slots::Room Slots::make_room(const ip::address& address, Clock::time_point now) {
   if (connecting_ < limits_.connecting) return {true, {}, {}};
-  const auto most = std::max_element(by_address_.begin(), by_address_.end(), [](const auto& a, const auto& b) {
-    return a.second.connecting < b.second.connecting;
-  });
+  std::int64_t most = 0;
+  for (const auto& [who, count] : by_address_) most = std::max(most, count.connecting);
   const auto oldest = std::find_if(entries_.begin(), entries_.end(), [&](const auto& each) {
-    return each.second.kind == Kind::connecting && each.second.who == most->first;
+    return each.second.kind == Kind::connecting && by_address_.at(each.second.who).connecting == most;
   });
-  if (now - oldest->second.since < kGrace) return {};
-  leave(oldest->second);
-  return {true, oldest->first, oldest->second.address};
+  Entry& entry = oldest->second;
+  const bool crowds = most > limits_.half() && entry.who != counted_as(address) && !exempt_.names(entry.address);
+  if (!crowds && now - entry.since < kGrace) return {};
+  leave(entry);
+  return {true, oldest->first, entry.address};
+}
+
+bool Slots::wait(const ip::address& address) {
+  Count& count = by_address_[counted_as(address)];
+  if (count.connecting + count.waiting > limits_.half() && !exempt_.names(address)) return false;
+  ++count.waiting;
+  return true;
+}
+
+void Slots::end_wait(const ip::address& address) {
+  const auto count = by_address_.find(counted_as(address));
+  --count->second.waiting;
+  forget(count);
 }
 
 std::optional<protocol::Error> Slots::admit(std::uint64_t id) {
@@ -82,8 +96,13 @@ void Slots::leave(Entry& entry) {
     --count->second.sessions;
     --sessions_;
   }
-  if (count->second.connecting == 0 && count->second.sessions == 0) by_address_.erase(count);
+  forget(count);
   entry.kind = Kind::dropped;
+}
+
+void Slots::forget(std::map<ip::address, Count>::iterator count) {
+  const Count& all = count->second;
+  if (all.connecting == 0 && all.sessions == 0 && all.waiting == 0) by_address_.erase(count);
 }
 
 }  // namespace echotrain::server

@@ -25,6 +25,8 @@ class Slots {
     std::int64_t sessions;     ///< in all
     std::int64_t per_address;  ///< sessions of one address, or of one /64 network of IPv6
     std::int64_t for_first() const { return per_address < sessions ? sessions / 8 : 0; }
+    /// Connections without a config, of one address, that hold up nobody.
+    std::int64_t half() const { return (connecting + 1) / 2; }
   };
   /// `exempt`: networks of which an address may have all the sessions.
   Slots(Limits limits, AllowList exempt) : limits_(limits), exempt_(std::move(exempt)) {}
@@ -32,17 +34,23 @@ class Slots {
   /// A connection has come. All slots may be taken: make_room() first.
   void connect(std::uint64_t id, const boost::asio::ip::address& address, Clock::time_point now);
 
-  /// Whether connect() may be called, and which connection is to be dropped for it. None is dropped before it has had
-  /// kGrace for its config, so that a crowd of good clients is served and not driven away.
+  /// Whether connect() may be called for a connection of `address`, and which one is to be dropped for it. None is
+  /// dropped before it has had kGrace for its config, so that a crowd of good clients is served and not driven away;
+  /// but an address that has more than half makes room for another one at once.
   struct Room {
     bool there = false;
     std::optional<std::uint64_t> dropped;
     boost::asio::ip::address address;  ///< of that one
   };
-  /// The one that is dropped is the oldest of the address that has most, and it has no slot any more: so one address
-  /// only drives away its own.
-  Room make_room(Clock::time_point now);
+  /// The one that is dropped is the oldest of the address that has most (of several, the oldest of theirs), and it has
+  /// no slot any more: so one address only drives away its own.
+  Room make_room(const boost::asio::ip::address& address, Clock::time_point now);
   static constexpr Clock::duration kGrace = std::chrono::milliseconds(250);
+
+  /// Whether a connection for which there is no room may wait for some; it counts as waiting until end_wait(). Not of
+  /// an address that has more than half of the slots, with those that wait.
+  bool wait(const boost::asio::ip::address& address);
+  void end_wait(const boost::asio::ip::address& address);
 
   /// The connection becomes a session, or hears why not: `busy`, with the limit and what to do.
   std::optional<protocol::Error> admit(std::uint64_t id);
@@ -61,8 +69,9 @@ class Slots {
     Kind kind;
   };
   struct Count {
-    std::int64_t connecting = 0, sessions = 0;
+    std::int64_t connecting = 0, sessions = 0, waiting = 0;
   };
+  void forget(std::map<boost::asio::ip::address, Count>::iterator count);
   void leave(Entry& entry);
 
   const Limits limits_;

@@ -27,7 +27,7 @@ namespace {
 constexpr std::int64_t kMostRefusals = 32;
 constexpr auto kPauseAfterFailure = std::chrono::milliseconds(100);
 constexpr auto kPauseWithoutRoom = std::chrono::milliseconds(5);
-constexpr auto kQuietAboutDrops = std::chrono::seconds(10);  // between two lines of the log
+constexpr auto kQuietAboutCrowds = std::chrono::seconds(10);  // between two lines of the log
 
 /// An image of 512 x 512 leaves in one write, before buffers have grown. Where the system caps a size that is asked for
 /// below this, it is left as it is.
@@ -152,22 +152,22 @@ asio::awaitable<void> Listener::wait(Clock::duration time) {
   co_await timer.async_wait(redirect_error(use_awaitable, ignored));
 }
 
+// Others are accepted while one waits for room, or for its balancer.
 asio::awaitable<void> Listener::take(tcp::socket socket, bool tls) {
   error_code gone;
   const tcp::endpoint peer = socket.remote_endpoint(gone);
-  if (!balancers_.names(peer.address())) {
-    co_await add(std::move(socket), tls, peer);
-    co_return;
-  }
-  auto shared = std::make_shared<tcp::socket>(std::move(socket));
-  while (!begin_introduction()) {
-    introductions_.make_room();
-    co_await wait(kPauseWithoutRoom);
-  }
+  bool waits = false, began = false;
+  if (!balancers_.names(peer.address()) && try_to_add(socket, tls, peer, waits)) co_return;
   try {
-    asio::co_spawn(strand_, introduce(std::move(shared), tls, peer), asio::detached);
+    auto shared = std::make_shared<tcp::socket>(std::move(socket));
+    while (!(began = begin_introduction())) {
+      introductions_.make_room();
+      co_await wait(kPauseWithoutRoom);
+    }
+    asio::co_spawn(strand_, introduce(std::move(shared), tls, peer, waits), asio::detached);
   } catch (const std::exception&) {
-    end_introduction();
+    end_wait(peer, waits);
+    if (began) end_introduction();
     throw;
   }
 }
@@ -189,23 +189,27 @@ void Listener::end_introduction() {
   if (empty) emptied_();
 }
 
-// Others are accepted meanwhile.
-asio::awaitable<void> Listener::introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint balancer) {
+// `peer` waits for room, or is a balancer, which says who its client is.
+asio::awaitable<void> Listener::introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer,
+                                          bool waits) {
   try {
-    if (const auto client = co_await introductions_.client_of(socket, balancer))
-      co_await add(std::move(*socket), tls, *client);
+    std::optional<tcp::endpoint> client = peer;
+    if (!waits) client = co_await introductions_.client_of(socket, peer);
+    if (client) {
+      peer = *client;
+      while (!try_to_add(*socket, tls, peer, waits)) co_await wait(kPauseWithoutRoom);
+    }
   } catch (const std::exception& thrown) {
+    end_wait(peer, waits);
     tell_of_failure(thrown.what());
   }
   end_introduction();
 }
 
-asio::awaitable<void> Listener::add(tcp::socket socket, bool tls, tcp::endpoint peer) {
-  // The kernel's buffers grow by themselves: an explicit size would be capped below what they can reach.
-  error_code ignored;
-  socket.set_option(tcp::no_delay(true), ignored);
-  if (environment_.spinning) make_room_for_image(socket);
-  while (!try_to_add(socket, tls, peer)) co_await wait(kPauseWithoutRoom);
+void Listener::end_wait(const tcp::endpoint& peer, bool& waits) {
+  if (!std::exchange(waits, false)) return;
+  const std::scoped_lock lock(mutex_);
+  slots_.end_wait(peer.address());
 }
 
 // One thread that spins serves all connections; of several, one may write while another one reads.
@@ -214,8 +218,10 @@ asio::any_io_executor Listener::beside() const {
   return context_.get_executor();
 }
 
-// False when there is no room for the moment.
-bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer) {
+// False when there is no room for the moment, and it may wait, as `waits` then says. One that may not is closed by the
+// caller, with its socket.
+bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer, bool& waits) {
+  end_wait(peer, waits);
   std::uint64_t id = 0;
   std::shared_ptr<Session> session;
   std::optional<protocol::Error> refusal;
@@ -223,8 +229,16 @@ bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& pe
     const std::scoped_lock lock(mutex_);
     refusal = refusal_of(peer, tls);
     if (refusal && refused_ >= kMostRefusals) return true;
-    if (!refusal && !make_room()) return false;
+    if (!refusal && !make_room(peer.address())) {
+      waits = slots_.wait(peer.address());
+      if (!waits) tell_of_crowd(peer.address());
+      return !waits;
+    }
     id = ++last_id_;
+    // The kernel's buffers grow by themselves: an explicit size would be capped below what they can reach.
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    if (environment_.spinning) make_room_for_image(socket);
     const asio::any_io_executor strand = socket.get_executor();
     std::unique_ptr<Transport> transport = tls ? environment_.certificates->context()->make_transport(std::move(socket))
                                                : make_plain_transport(std::move(socket), false, {beside()});
@@ -253,7 +267,7 @@ protocol::Result<std::uint64_t> Listener::add_own(int socket, const std::string&
   {
     const std::scoped_lock lock(mutex_);
     if (stopping_) return protocol::Error{"shutdown", "the server is shutting down"};
-    if (!make_room()) return protocol::Error{"busy", "the server has no room for another connection; try again"};
+    if (!make_room(address)) return protocol::Error{"busy", "the server has no room for another connection; try again"};
     id = ++last_id_;
     session = std::make_shared<Session>(
         make_plain_transport(std::move(own), /*authenticated=*/true), strand, peer, id, environment_,
@@ -281,19 +295,23 @@ std::optional<protocol::Error> Listener::refusal_of(const tcp::endpoint& peer, b
 }
 
 // Drops another connection where that is needed.
-bool Listener::make_room() {
-  const Clock::time_point now = Clock::now();
-  const Slots::Room room = slots_.make_room(now);
+bool Listener::make_room(const asio::ip::address& address) {
+  const Slots::Room room = slots_.make_room(address, Clock::now());
   if (!room.dropped) return room.there;
   if (const auto dropped = sessions_.find(*room.dropped); dropped != sessions_.end()) dropped->second->drop();
-  if (!told_of_drop_ || now - *told_of_drop_ > kQuietAboutDrops) {
-    told_of_drop_ = now;
-    write_log(LogLevel::warning,
-              fmt::format("{} connections have not sent a config (max_connecting): for further ones the oldest of the "
-                          "address that has most is dropped, {} now",
-                          environment_.options.max_connecting, room.address.to_string()));
-  }
+  tell_of_crowd(room.address);
   return true;
+}
+
+void Listener::tell_of_crowd(const asio::ip::address& address) {
+  const Clock::time_point now = Clock::now();
+  if (told_of_crowd_ && now - *told_of_crowd_ < kQuietAboutCrowds) return;
+  told_of_crowd_ = now;
+  write_log(LogLevel::warning,
+            fmt::format("{} connections have not sent a config (max_connecting): for further ones the oldest of the "
+                        "address that has most is dropped, and those of an address that has more than half are closed; "
+                        "{} now",
+                        environment_.options.max_connecting, address.to_string()));
 }
 
 // A session's members belong to its strand. One that cannot be started must not keep its place.

@@ -63,12 +63,13 @@ class Listener {
   asio::awaitable<void> take(tcp::socket socket, bool tls);
   bool begin_introduction();
   void end_introduction();
-  asio::awaitable<void> introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint balancer);
-  asio::awaitable<void> add(tcp::socket socket, bool tls, tcp::endpoint peer);
+  asio::awaitable<void> introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer, bool waits);
   asio::any_io_executor beside() const;
-  bool try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer);
+  bool try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer, bool& waits);
+  void end_wait(const tcp::endpoint& peer, bool& waits);
   std::optional<protocol::Error> refusal_of(const tcp::endpoint& peer, bool tls) const;
-  bool make_room();
+  bool make_room(const asio::ip::address& address);
+  void tell_of_crowd(const asio::ip::address& address);
   void start(const std::shared_ptr<Session>& session, std::uint64_t id, const std::optional<protocol::Error>& refusal);
   std::optional<protocol::Error> admit(std::uint64_t id);
   void remove(std::uint64_t id, bool refused);
@@ -89,7 +90,7 @@ class Listener {
   Slots slots_;                  // of the sessions that are not refused
   std::int64_t refused_ = 0;     // sessions that only hear that they are refused
   std::int64_t introduced_ = 0;  // connections whose client is asked for, or waits for room
-  std::optional<Clock::time_point> told_of_drop_;
+  std::optional<Clock::time_point> told_of_crowd_;
   bool stopping_ = false;
 };
 

@@ -31,12 +31,13 @@ TEST_F(SlotsTest, SilentConnectionsTakeNoSession) {
   for (std::uint64_t id = 1; id <= 4; ++id) connect(id, "10.0.0.1");
   EXPECT_EQ(slots_.connecting(), 4);
   EXPECT_EQ(slots_.sessions(), 0);
-  EXPECT_FALSE(slots_.make_room(now_).there);  // they have not had their time yet
-  now_ += Slots::kGrace;
-  const Slots::Room room = slots_.make_room(now_);
-  EXPECT_TRUE(room.there);
+  EXPECT_FALSE(slots_.make_room(at("10.0.0.1"), now_).there);  // they have not had their time yet
+  const Slots::Room room = slots_.make_room(at("10.0.0.2"), now_);
+  EXPECT_TRUE(room.there) << "who has more than half makes room for others at once";
   EXPECT_EQ(room.dropped, 1U);
   connect(5, "10.0.0.2");
+  EXPECT_EQ(slots_.make_room(at("10.0.0.1"), now_ + Slots::kGrace).dropped, 2U);
+  connect(6, "10.0.0.1");
   EXPECT_EQ(slots_.connecting(), 4);
   EXPECT_EQ(refusal(5), "");
   EXPECT_EQ(slots_.connecting(), 3);
@@ -49,14 +50,41 @@ TEST_F(SlotsTest, WhoHasMostMakesRoom) {
   connect(3, "10.0.0.2");
   connect(4, "10.0.0.3");
   now_ += Slots::kGrace;
-  const Slots::Room room = slots_.make_room(now_);
+  const Slots::Room room = slots_.make_room(at("10.0.0.4"), now_);
   EXPECT_EQ(room.dropped, 2U);
   EXPECT_EQ(room.address, at("10.0.0.2"));
   EXPECT_THAT(refusal(2), HasSubstr("busy: "));  // its config came too late
   slots_.remove(2);
   EXPECT_EQ(slots_.connecting(), 3);
-  EXPECT_TRUE(slots_.make_room(now_).there);
-  EXPECT_FALSE(slots_.make_room(now_).dropped);
+  EXPECT_TRUE(slots_.make_room(at("10.0.0.4"), now_).there);
+  EXPECT_FALSE(slots_.make_room(at("10.0.0.4"), now_).dropped);
+}
+
+TEST_F(SlotsTest, OfAddressesThatHaveEquallyManyTheOldestConnectionGoes) {
+  connect(1, "10.0.0.9");
+  connect(2, "10.0.0.9");
+  connect(3, "10.0.0.1");
+  connect(4, "10.0.0.1");
+  EXPECT_FALSE(slots_.make_room(at("10.0.0.2"), now_).there) << "nobody has more than half";
+  EXPECT_EQ(slots_.make_room(at("10.0.0.2"), now_ + Slots::kGrace).dropped, 1U);
+}
+
+/// So no address fills the line of those that wait.
+TEST_F(SlotsTest, AnAddressWithMoreThanHalfDoesNotWait) {
+  for (std::uint64_t id = 1; id <= 2; ++id) connect(id, "10.0.0.1");
+  for (std::uint64_t id = 3; id <= 4; ++id) connect(id, "10.9.0.1");
+  EXPECT_TRUE(slots_.wait(at("10.0.0.1")));
+  EXPECT_FALSE(slots_.wait(at("10.0.0.1"))) << "one waits, beside the half";
+  EXPECT_TRUE(slots_.wait(at("10.0.0.2")));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(slots_.wait(at("10.9.0.1"))) << "it is exempt";
+  slots_.end_wait(at("10.0.0.1"));
+  EXPECT_TRUE(slots_.wait(at("10.0.0.1")));
+}
+
+TEST_F(SlotsTest, AnExemptAddressHasItsTime) {
+  for (std::uint64_t id = 1; id <= 4; ++id) connect(id, "10.9.0.1");
+  EXPECT_FALSE(slots_.make_room(at("10.0.0.2"), now_).there);
+  EXPECT_EQ(slots_.make_room(at("10.0.0.2"), now_ + Slots::kGrace).dropped, 1U);
 }
 
 TEST_F(SlotsTest, OneAddressHasItsShareOfSessions) {
