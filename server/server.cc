@@ -53,7 +53,7 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
 }
 
 Server::~Server() {
-  environment_.texts->end();
+  environment_.end_texts();
   environment_.canary->stop();
   environment_.stuck->wait();  // while there is a context, of which their sessions' wakers know
 }

@@ -89,7 +89,7 @@ bool serve_descriptors(const Environment& environment, int in, int out) {
   run_context(context, environment);
   reader.join();
   writer.join();
-  environment.texts->end();
+  environment.end_texts();
   ::close(ours);
   return session->outcome() == "complete" && read_to_the_end;
 }

@@ -109,8 +109,11 @@ Result<Extent> measure_text(const Body& body, MessageId id, std::uint64_t limit,
   if (!body.has<std::uint32_t>(0)) return at_least(id, 4);
   const std::uint64_t n = body.get<std::uint32_t>(0);
   if (n > limit) {
-    return Error{code, fmt::format("{} claims {} bytes; at most {} are allowed",
-                                   id_text(static_cast<std::uint16_t>(id)), n, limit)};
+    return Error{code, fmt::format("{} claims {} bytes; at most {} are allowed{}",
+                                   id_text(static_cast<std::uint16_t>(id)), n, limit,
+                                   id == MessageId::config_text
+                                       ? "; leave out comments, or name a pipeline that the server has ('use: NAME')"
+                                       : "")};
   }
   if (id == MessageId::header && n == 0) return Error{code, "the header is empty"};
   return exact(id, 4 + n);

@@ -43,12 +43,13 @@ void FairQueue::end() {
 }
 
 std::shared_ptr<FairQueue::Job> FairQueue::add(std::string address, std::function<void()> work,
-                                               std::function<void()> wake) {
+                                               std::function<void()> wake, Clock::time_point now) {
   const std::shared_ptr<Job> job(new Job(*this, std::move(address), std::move(work), std::move(wake)));
   {
     const std::scoped_lock lock(mutex_);
+    forget(now);
     auto line = line_of(job->address_);
-    if (line == lines_.end()) line = lines_.insert(line, Line{job->address_, {}});
+    if (line == lines_.end()) line = lines_.insert(line, Line{job->address_, {}, 0, now - kRested});
     line->jobs.push_back(job);
   }
   changed_.notify_one();
@@ -60,16 +61,26 @@ std::list<FairQueue::Line>::iterator FairQueue::line_of(const std::string& addre
   return std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) { return each.address == address; });
 }
 
+// Addresses that have rested, and the one whose turn is longest ago where too many are known.
+void FairQueue::forget(Clock::time_point now) {
+  lines_.remove_if([&](const Line& each) { return each.idle() && each.turn <= now - kRested; });
+  if (lines_.size() < kMostKnown) return;
+  const auto idle = std::find_if(lines_.begin(), lines_.end(), [](const Line& each) { return each.idle(); });
+  if (idle != lines_.end()) lines_.erase(idle);
+}
+
 std::shared_ptr<FairQueue::Job> FairQueue::next() {
-  for (auto line = lines_.begin(); line != lines_.end(); ++line) {
-    if (line->jobs.empty() || line->running >= most_of_one_) continue;
-    std::shared_ptr<Job> job = std::move(line->jobs.front());
-    line->jobs.pop_front();
-    ++line->running;
-    lines_.splice(lines_.end(), lines_, line);
-    return job;
-  }
-  return nullptr;
+  auto first = lines_.end();
+  for (auto line = lines_.begin(); line != lines_.end(); ++line)
+    if (!line->jobs.empty() && line->running < most_of_one_ && (first == lines_.end() || line->turn < first->turn))
+      first = line;
+  if (first == lines_.end()) return nullptr;
+  std::shared_ptr<Job> job = std::move(first->jobs.front());
+  first->jobs.pop_front();
+  ++first->running;
+  first->turn = Clock::now();
+  lines_.splice(lines_.end(), lines_, first);
+  return job;
 }
 
 void FairQueue::serve() {
@@ -89,8 +100,7 @@ void FairQueue::serve() {
     const std::function<void()> wake = job->wake_;  // the job's client may be gone once it is done
     lock.lock();
     job->state_ = Job::State::done;
-    const auto line = line_of(job->address_);
-    if (--line->running == 0 && line->jobs.empty()) lines_.erase(line);
+    --line_of(job->address_)->running;
     lock.unlock();
     changed_.notify_one();  // one more of this address may begin
     wake();
@@ -110,7 +120,6 @@ bool FairQueue::Job::cancel() {
   state_ = State::cancelled;
   const auto line = queue_.line_of(address_);
   std::erase_if(line->jobs, [this](const std::shared_ptr<Job>& each) { return each.get() == this; });
-  if (line->running == 0 && line->jobs.empty()) queue_.lines_.erase(line);
   return true;
 }
 

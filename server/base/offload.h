@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -14,6 +15,7 @@
 #include <utility>  // the Asio headers below use std::exchange without including it
 #include <vector>
 
+#include "server/base/clock.h"
 #include "server/base/signal.h"
 
 namespace echotrain::server {
@@ -23,10 +25,15 @@ asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void(
 /// The same on a thread of `executor`.
 asio::awaitable<void> run_offloaded(asio::any_io_executor executor, std::function<void()> work);
 
-/// What clients make the server read, by turns of their addresses: however much one has in line, another's comes next,
-/// and one address has at most half of the threads, so that a thread is free for others. Thread-safe.
+/// What clients make the server read, by turns of their addresses: however much one has in line, next is the address
+/// whose last turn is longest ago, and one address has at most half of the threads, so that a thread is free for
+/// others. An address without a turn for kRested counts as if it had one that long ago: many addresses that ask again
+/// and again hold up nobody who asks now and then, and ever new ones hold up nobody for longer. Thread-safe.
 class FairQueue {
  public:
+  static constexpr std::chrono::seconds kRested{10};
+  static constexpr std::size_t kMostKnown = 1024;  ///< addresses whose turns are known, beside those in line
+
   /// `threads`: at least 2.
   explicit FairQueue(int threads);
   ~FairQueue();  ///< as end()
@@ -57,21 +64,25 @@ class FairQueue {
   };
   /// `wake` is called, on any thread, when `work` has been done. What `work` uses has to stay until then, or until
   /// cancel() has returned true.
-  std::shared_ptr<Job> add(std::string address, std::function<void()> work, std::function<void()> wake);
+  std::shared_ptr<Job> add(std::string address, std::function<void()> work, std::function<void()> wake,
+                           Clock::time_point now = Clock::now());
 
  private:
   struct Line {
     std::string address;
     std::deque<std::shared_ptr<Job>> jobs;
     std::size_t running = 0;
+    Clock::time_point turn;  // the last one
+    bool idle() const { return jobs.empty() && running == 0; }
   };
   std::list<Line>::iterator line_of(const std::string& address);
+  void forget(Clock::time_point now);
   std::shared_ptr<Job> next();
   void serve();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Line> lines_;  // whose turn it is first
+  std::list<Line> lines_;
   bool ending_ = false;
   const std::size_t most_of_one_;
   std::vector<std::thread> threads_;  // last: everything else exists before they start

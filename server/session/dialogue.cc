@@ -47,9 +47,7 @@ std::string joined(const std::string& one, const char* between, const std::strin
 
 constexpr std::string_view kMatrix = "echotrain::noise_matrix/";
 
-bool asks_of_scans(const protocol::Query& query) {
-  return query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
-}
+constexpr std::size_t kToldBefore = kTokenBytes;  // of answers, as of bytes that are taken where a token is needed
 
 }  // namespace
 
@@ -85,7 +83,10 @@ Step Dialogue::handle(const protocol::Message& message) {
           [&](const protocol::Text& text) -> Step { return on_text(text.text); },
           [&](const protocol::Query& query) -> Step {
             Step step;
-            step.response = protocol::Response{query.correlation_id, answer(query)};
+            const bool told_enough = !admissible() && told_ >= kToldBefore;
+            step.response =
+                protocol::Response{query.correlation_id, told_enough ? "refused: send a config first" : answer(query)};
+            if (!admissible()) told_ += step.response->text.size();
             return step;
           },
           [&](const protocol::Response&) -> Step {
@@ -122,7 +123,11 @@ std::string Dialogue::answer(const protocol::Query& query) const {
   return answer_query(query.name, catalogue_, resources_, asker());
 }
 
-bool Dialogue::is_long(const protocol::Query& query) { return asks_of_scans(query); }
+bool Dialogue::asks_of_scans(const protocol::Query& query) {
+  return query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
+}
+
+bool Dialogue::is_long(const protocol::Query& query) { return query.name.starts_with(kMatrix); }
 
 Error Dialogue::too_early(MessageId id) const {
   const std::string_view name = id == MessageId::acquisition ? "an acquisition"

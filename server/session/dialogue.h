@@ -1,6 +1,7 @@
 // The order of messages in a session (docs/protocol.md, "Exchange"): what each control message means at its place.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -88,7 +89,9 @@ class Dialogue {
   Step take(const Additional& additional);
   /// The text that answers a query; on any thread.
   std::string answer(const protocol::Query& query) const;
-  /// Whether the answer may be long, or takes long to make, as of what scans have left.
+  /// Whether the answer is made of what scans have left, on whatever disk.
+  static bool asks_of_scans(const protocol::Query& query);
+  /// Whether it may be long, and take long to make.
   static bool is_long(const protocol::Query& query);
 
   /// In state data, a readout, waveform or image needs no handle(): call this instead.
@@ -115,6 +118,7 @@ class Dialogue {
   Client client_;
   Identity identity_{"program:unknown"};
   bool token_known_ = false;
+  std::size_t told_ = 0;  // bytes of answers before it has a session
   State state_ = State::config;
   std::optional<protocol::Result<Catalogue::Choice>> choice_;
   std::string warning_;  // about the config; for the client, once its header has come

@@ -25,6 +25,9 @@ constexpr int kFewIoThreads = 4, kMostIoThreads = 16;
 
 /// What scanners send has 10 to 200 KiB. A parser takes many times the bytes that it parses.
 constexpr std::uint64_t kMostHeaderBytes = 1 << 20;
+/// Shipped pipelines have 1 to 3 KiB, and the live page takes as much as this. Reading YAML takes half a second per
+/// MiB.
+constexpr std::uint64_t kMostConfigBytes = 256 << 10;
 
 void require(config::BackendChoice choice) {
   if (choice == config::BackendChoice::automatic) return;
@@ -124,7 +127,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   auto idle_tuner = std::make_shared<IdleTuner>(resources, compute);
   Environment environment{
       options,
-      {.header_bytes = kMostHeaderBytes},
+      {.config_text_bytes = kMostConfigBytes, .header_bytes = kMostHeaderBytes},
       Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom),
                 options.client_pipelines),
       std::move(resources),

@@ -70,8 +70,13 @@ struct Environment {
   std::shared_ptr<Canary> canary = std::make_shared<Canary>(readiness);  ///< tries GPUs on which scans fail
   std::shared_ptr<StuckScans> stuck;                                     ///< whose threads do not come back
   std::shared_ptr<LogBounds> log_bounds = std::make_shared<LogBounds>();
-  /// Reads what takes long of clients' texts, while sessions go on.
-  std::shared_ptr<FairQueue> texts = std::make_shared<FairQueue>(text_threads());
+  /// Read clients' texts, while sessions go on: those that take long, and those that take a few ms.
+  std::shared_ptr<FairQueue> long_texts = std::make_shared<FairQueue>(text_threads());
+  std::shared_ptr<FairQueue> short_texts = std::make_shared<FairQueue>(2);
+  /// Before the contexts of the sessions that have asked end.
+  void end_texts() const {
+    for (const auto& each : {long_texts, short_texts}) each->end();
+  }
 };
 
 /// How many threads move the sessions' bytes.

@@ -23,9 +23,12 @@ constexpr int kMostPeerTexts = 100;  // in the log, per session
 constexpr std::size_t kReadoutsAtOnce = 256, kReadoutsPerLook = 16;
 constexpr std::chrono::microseconds kTurn{100};
 constexpr std::size_t kReadoutsForOther = 4;  // that any other message counts for
-constexpr std::size_t kLongText = 16 << 10;   // a text of this size takes a few ms to read; 1 MiB can take a second
-constexpr std::size_t kBehind = 1 << 20;      // that a scan has not done; it is then the slower one of the two
-constexpr std::size_t kCopiesOfHeader = 6;    // received, in the dialogue, in the scan's request, and in the scan
+// Texts by what they cost to read, in bytes of a header: up to kReadAtOnce on the sockets' threads (2 ms), up to kShort
+// on threads that no longer text takes (20 ms).
+constexpr std::size_t kReadAtOnce = 16 << 10, kShort = 128 << 10;
+constexpr std::size_t kCostOfConfig = 4;    // a byte of YAML
+constexpr std::size_t kBehind = 1 << 20;    // that a scan has not done; it is then the slower one of the two
+constexpr std::size_t kCopiesOfHeader = 6;  // received, in the dialogue, in the scan's request, and in the scan
 
 bool may_be_secret(const std::string& text) {
   constexpr std::string_view kWord = "token";
@@ -170,11 +173,13 @@ bool MessageHandler::shows_no_token() {
   return !dialogue_.may_read(buffer_.pending_text(kHead, kTokenBytes));
 }
 
-// Waits until `work`, which takes long, has been done on another thread, by turns with what other addresses send.
-// False: the session ends, and it may not have been done.
-asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work, bool answers) {
+// Waits until `work` has been done on another thread, by turns with what other addresses send; what takes a few ms is
+// `quick`. False: the session ends, and it may not have been done.
+asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work, bool quick, bool answers) {
   turn_.reset();
-  const auto job = connection_.environment.texts->add(connection_.address, std::move(work), connection_.waker());
+  const Environment& environment = connection_.environment;
+  FairQueue& queue = quick ? *environment.short_texts : *environment.long_texts;
+  const auto job = queue.add(connection_.address, std::move(work), connection_.waker());
   const EndsJob ends{*job};
   // A scan's data may be in the spill: the end of what the socket brings is not their end.
   const bool has_data = dialogue_.state() == Dialogue::State::data;
@@ -245,19 +250,19 @@ void MessageHandler::flush(std::vector<protocol::Acquisition>& batch) {
 asio::awaitable<std::optional<Step>> MessageHandler::step_of(const protocol::Message& message) {
   const Environment& environment = connection_.environment;
   if (const auto* text = std::get_if<protocol::ConfigText>(&message);
-      text != nullptr && text->text.size() > kLongText && dialogue_.expects_config() &&
+      text != nullptr && kCostOfConfig * text->text.size() > kReadAtOnce && dialogue_.expects_config() &&
       dialogue_.may_read(text->text)) {
     std::optional<Dialogue::Config> config;
     const std::function<void()> work = [&] { config = Dialogue::read_config(environment.catalogue, text->text); };
-    const bool read = co_await do_beside(work);
+    const bool read = co_await do_beside(work, kCostOfConfig * text->text.size() <= kShort);
     co_return read ? std::optional(dialogue_.take(*config)) : std::nullopt;
   }
   if (const auto* text = std::get_if<protocol::HeaderText>(&message)) {
     header_memory_.set(kCopiesOfHeader * text->xml.size());
-    if (text->xml.size() > kLongText && dialogue_.expects_header()) {
+    if (text->xml.size() > kReadAtOnce && dialogue_.expects_header()) {
       std::optional<protocol::Result<protocol::Header>> parsed;
       const std::function<void()> work = [&] { parsed = protocol::parse_header(text->xml, environment.limits); };
-      const bool read = co_await do_beside(work);
+      const bool read = co_await do_beside(work, text->xml.size() <= kShort);
       co_return read ? std::optional(dialogue_.take(*std::move(parsed))) : std::nullopt;
     }
   }
@@ -265,10 +270,10 @@ asio::awaitable<std::optional<Step>> MessageHandler::step_of(const protocol::Mes
       text != nullptr && dialogue_.expects_additional(text->text)) {
     std::optional<Dialogue::Additional> additional;
     const std::function<void()> work = [&] { additional = dialogue_.read_additional(text->text); };
-    const bool read = co_await do_beside(work);
+    const bool read = co_await do_beside(work, true);  // no more than 64 KiB of it
     co_return read ? std::optional(dialogue_.take(*additional)) : std::nullopt;
   }
-  if (const auto* query = std::get_if<protocol::Query>(&message); query != nullptr && Dialogue::is_long(*query))
+  if (const auto* query = std::get_if<protocol::Query>(&message); query != nullptr && Dialogue::asks_of_scans(*query))
     co_return co_await answer_long(*query);
   co_return dialogue_.handle(message);
 }
@@ -284,7 +289,7 @@ asio::awaitable<std::optional<Step>> MessageHandler::answer_long(const protocol:
   Step step;
   step.response = protocol::Response{query.correlation_id, ""};
   const std::function<void()> work = [&] { step.response->text = dialogue_.answer(query); };
-  const bool made = co_await do_beside(work, true);
+  const bool made = co_await do_beside(work, !Dialogue::is_long(query), true);
   co_return made ? std::optional(std::move(step)) : std::nullopt;
 }
 

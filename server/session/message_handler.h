@@ -51,7 +51,7 @@ class MessageHandler {
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
   protocol::Result<std::optional<protocol::Message>> next();
   bool shows_no_token();
-  asio::awaitable<bool> do_beside(std::function<void()> work, bool answers = false);
+  asio::awaitable<bool> do_beside(std::function<void()> work, bool quick, bool answers = false);
   asio::awaitable<std::optional<Step>> step_of(const protocol::Message& message);
   asio::awaitable<std::optional<Step>> answer_long(const protocol::Query& query);
   void tell(const Step& step);

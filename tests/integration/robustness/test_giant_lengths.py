@@ -69,7 +69,7 @@ def packed_block(elements):
 TOO_MUCH = {
     "config_file_without_end": ("", struct.pack("<H", wire.CONFIG_FILE) + b"x" * 1024, "bad-config"),
     "config_text": ("", text_head(wire.CONFIG_TEXT, U32), "bad-config"),
-    "config_text_limit_plus_1": ("", text_head(wire.CONFIG_TEXT, (1 << 20) + 1), "bad-config"),
+    "config_text_limit_plus_1": ("", text_head(wire.CONFIG_TEXT, (256 << 10) + 1), "bad-config"),
     "header": ("config", text_head(wire.HEADER, U32), "bad-header"),
     "header_limit_plus_1": ("config", text_head(wire.HEADER, (1 << 20) + 1), "bad-header"),
     "text_before_config": ("", text_head(wire.TEXT, U32), "too-large"),
@@ -101,7 +101,7 @@ TOO_MUCH = {
 
 # Only the beginning comes of the largest message that is allowed.
 LARGEST = {
-    "config_text": ("", text_head(wire.CONFIG_TEXT, 1 << 20)),
+    "config_text": ("", text_head(wire.CONFIG_TEXT, 256 << 10)),
     "header": ("config", text_head(wire.HEADER, 1 << 20)),
     "text": ("header", text_head(wire.TEXT, 1 << 20)),
     "acquisition": ("header", acquisition_head(number_of_samples=8192, active_channels=1024)),
@@ -136,9 +136,9 @@ def test_too_much_is_refused(witness, name):
 
 @pytest.mark.parametrize("name", LARGEST)
 def test_memory_follows_what_came(witness, name):
-    """Sixteen clients that claim the most and send 256 KiB of it."""
+    """Sixteen clients that claim the most and send 192 KiB of it."""
     before, message = LARGEST[name]
-    stream = lead(witness, before) + message + BODY[: 256 << 10]
+    stream = lead(witness, before) + message + BODY[: 192 << 10]
     witness.vitals.forget_peak()
     resident = witness.vitals.resident()
     with contextlib.ExitStack() as stack:

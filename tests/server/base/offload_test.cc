@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 class FairQueueTest : public testing::Test {
  protected:
   /// Work that waits until the gate is open, and then writes down whose it was.
-  auto add(const std::string& address) {
+  auto add(const std::string& address, Clock::time_point now = Clock::now()) {
     return queue_.add(
         address,
         [this, address] {
@@ -24,11 +24,11 @@ class FairQueueTest : public testing::Test {
           opened_.wait(lock, [this] { return open_; });
           order_.push_back(address);
         },
-        [this] { ++woken_; });
+        [this] { ++woken_; }, now);
   }
-  void open() {
+  void open(bool now = true) {
     const std::scoped_lock lock(mutex_);
-    open_ = true;
+    open_ = now;
     opened_.notify_all();
   }
   static void wait_for(const std::function<bool()>& condition) {
@@ -67,6 +67,29 @@ TEST_F(FairQueueTest, AddressesTakeTurns) {
   wait_for([this] { return woken_ == 21; });
   const auto c = std::find(order_.begin(), order_.end(), "c") - order_.begin();
   EXPECT_LE(c, 4) << "one of each, beside what had begun";
+}
+
+/// However many others have had theirs meanwhile. Ever new addresses go first no longer than for kRested.
+TEST_F(FairQueueTest, WhoseLastTurnIsLongestAgoGoesFirst) {
+  std::vector<std::shared_ptr<FairQueue::Job>> jobs;
+  std::vector<std::string> known;
+  for (int i = 0; i < 20; ++i) known.push_back("known" + std::to_string(i));
+  open();
+  for (const std::string& each : known) jobs.push_back(add(each));
+  wait_for([this] { return woken_ == 20; });
+  open(false);
+  order_.clear();
+  for (const char* both : {"x", "y"}) jobs.push_back(add(both));
+  wait_for([this] { return begun_ == 22; });
+  for (const std::string& each : known) jobs.push_back(add(each));
+  const auto now = Clock::now();
+  jobs.push_back(add("new", now));
+  jobs.push_back(add("newer", now + 2 * FairQueue::kRested));
+  open();
+  wait_for([this] { return woken_ == 44; });
+  const auto place = [this](const char* of) { return std::find(order_.begin(), order_.end(), of) - order_.begin(); };
+  EXPECT_LE(place("new"), 3) << "after what had begun, and beside what begins with it";
+  EXPECT_GE(place("newer"), 22) << "of 24, two at a time";
 }
 
 TEST_F(FairQueueTest, WhatHasNotBegunCanBeTakenBack) {

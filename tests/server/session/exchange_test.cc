@@ -75,6 +75,23 @@ TEST(Exchange, QueryNeedsNoConfig) {
   EXPECT_THAT(all.messages[3].body, HasSubstr("cartesian_2d"));
 }
 
+/// Who has no session gets no more out than a bound and a short answer for each question.
+TEST(Exchange, AnswersBeforeTheConfigAreBounded) {
+  TestServer server;
+  std::string queries;
+  for (std::uint64_t i = 0; i < 400; ++i) queries += wire::query("echotrain::pipelines", i);
+  const Conversation all = server.exchange(queries + wire::config("cartesian_2d") +
+                                           wire::query("echotrain::pipelines", 400) + wire::close());
+  EXPECT_TRUE(all.ended_well());
+  ASSERT_EQ(all.count(7), 401U);
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < 400; ++i) bytes += all.messages[i].body.size();
+  const std::size_t longest = all.messages[0].body.size();
+  EXPECT_LE(bytes, (16 << 10) + longest + 400 * 50);
+  EXPECT_THAT(all.messages[399].body, HasSubstr("refused: send a config first"));
+  EXPECT_EQ(all.messages[400].body.size(), longest) << "to who has a session";
+}
+
 TEST(Exchange, QueryIsAnsweredInEveryState) {
   TestServer server;
   const std::string query = wire::query("ismrmrd::version", 1);

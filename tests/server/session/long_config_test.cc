@@ -44,6 +44,25 @@ TEST_F(LongConfig, OthersAreServedWhileItIsRead) {
   }
 }
 
+/// However many long ones have begun, and wait.
+TEST_F(LongConfig, ShortTextsDoNotWaitForIt) {
+  TestServer server({}, held_registry());
+  text_gate().set(false);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    ASSERT_TRUE(clients.back()->send(text()));
+  }
+  text_gate().wait_for_somebody();
+  std::string xml = wire::xml();  // as long as a scanner's
+  xml.insert(xml.rfind("</ismrmrdHeader>"), "<!--" + std::string(100 << 10, 'x') + "-->");
+  const Conversation all =
+      server.exchange(wire::config("cartesian_2d") + wire::header(xml) + wire::frame() + wire::close());
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 1U);
+  text_gate().set(true);
+}
+
 TEST_F(LongConfig, IsRefusedLikeAShortOne) {
   TestServer server({}, held_registry());
   const Conversation all = server.exchange(text("nonsense") + rest());

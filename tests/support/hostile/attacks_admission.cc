@@ -9,7 +9,7 @@
 namespace echotrain::hostile {
 namespace {
 
-constexpr std::size_t kMib = 1 << 20;
+constexpr std::size_t kLongestConfig = 256 << 10;
 
 Buffer config_text(std::string text) {
   Buffer bytes;
@@ -41,7 +41,7 @@ void send_host_json(Peer& peer, Random& random) {
 
 void send_long_config(Peer& peer, Random& random) {
   std::string text = "echotrain: 1\nname: mine\npipeline: [passthrough]\ndescription: x";
-  text.resize(kMib, '\n');  // half a second of one core
+  text.resize(kLongestConfig, '\n');  // an eighth of a second of one core
   if (peer.send(config_text(std::move(text)))) peer.read_for(milliseconds(number(random, 0, 5000)));
 }
 
