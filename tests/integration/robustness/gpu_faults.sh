@@ -36,7 +36,7 @@ send() {
 }
 same() { "$bin/echotrain" compare "$1" "$2" --scale none --max-nrmse 0 >/dev/null 2>&1; }
 page() { # the status of an admin page
-  { exec 9<>"/dev/tcp/127.0.0.1/$admin" && printf 'GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n' "$1" >&9 &&
+  { exec 9<>"/dev/tcp/127.0.0.1/$admin" && printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' "$1" >&9 &&
     head -n 1 <&9 | cut -d' ' -f2; } 2>/dev/null || echo gone
 }
 
