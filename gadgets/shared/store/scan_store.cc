@@ -1,11 +1,8 @@
 #include "gadgets/shared/store/scan_store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -14,13 +11,12 @@
 #include <fstream>
 #include <limits>
 #include <map>
-#include <new>
-#include <queue>
-#include <random>
 #include <set>
 #include <system_error>
 
 #include "gadgets/shared/store/array_store.h"
+#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/shared/store/private_files.h"
 #include "gadgets/shared/store/record_text.h"
 
 namespace echotrain {
@@ -28,67 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSaltFile = "salt";
-constexpr std::size_t kSaltBytes = 32;
 constexpr std::uint64_t kSeed = 7;
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kHeadBytes = 8 + 16 + 8 + 16 + 16 + 8;
 constexpr std::chrono::minutes kLook{1};
-
-std::string random_bytes(std::size_t count) {
-  std::random_device device;
-  std::string bytes;
-  for (std::size_t i = 0; i < count; ++i) bytes.push_back(static_cast<char>(device()));
-  return bytes;
-}
-
-/// The whole of a file of at most `most` bytes; empty when there is none.
-std::string contents(const fs::path& path, std::uint64_t most) {
-  std::error_code error;
-  const std::uintmax_t size = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
-  if (error || size == 0 || size > most) return {};
-  std::ifstream in(path, std::ios::binary);
-  std::string text(static_cast<std::size_t>(size), '\0');
-  if (!in.read(text.data(), static_cast<std::streamsize>(size))) return {};
-  return text;
-}
-
-/// Writes a file beside `path` that nobody else writes, and no other user reads; false when that fails.
-bool write_beside(const fs::path& path, const std::string& text, fs::path& temporary) {
-  temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinishedFile);
-  const int made = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (made < 0) return false;
-  ::close(made);
-  std::ofstream out(temporary, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (out) return true;
-  std::error_code error;
-  fs::remove(temporary, error);
-  return false;
-}
-
-/// The folder's salt, made if there is none or a damaged one. Whoever is first to link a file to the name makes it for
-/// all.
-std::string salt_of(const fs::path& folder) {
-  if (folder.empty()) return random_bytes(kSaltBytes);
-  const fs::path path = folder / kSaltFile;
-  std::string salt = contents(path, kSaltBytes);
-  if (salt.size() == kSaltBytes) return salt;
-  std::error_code error;
-  fs::create_directories(folder.parent_path(), error);
-  ::mkdir(folder.c_str(), S_IRWXU);
-  fs::path temporary;
-  salt = random_bytes(kSaltBytes);
-  if (!write_beside(path, salt, temporary)) return salt;
-  // Salts are linked when they are whole: what is there first, and then is of another size, is damaged.
-  if (fs::exists(fs::symlink_status(path, error)) && contents(path, kSaltBytes).size() != kSaltBytes)
-    fs::remove_all(path, error);
-  fs::create_hard_link(temporary, path, error);
-  fs::remove(temporary, error);
-  const std::string agreed = contents(path, kSaltBytes);
-  return agreed.size() == kSaltBytes ? agreed : salt;
-}
 
 /// What a file takes of the disk, in blocks; 0: there is none.
 std::uint64_t bytes_on_disk(const fs::path& path) {
@@ -142,23 +81,14 @@ ScanStore::~ScanStore() { budget_->withdraw(*this); }
 
 bool ScanStore::too_old(std::int64_t made_unix_s) const { return unix_seconds() - made_unix_s > hours_ * 3600; }
 
-/// `what` tells digests of one purpose from others. Sizes go before texts: no two lists of texts are the same bytes.
 ScanStore::Digest ScanStore::digest_of(char what, std::initializer_list<std::string_view> texts) {
-  std::string bytes;
+  std::string salt;
   {
     const std::scoped_lock lock(mutex_);
     if (salt_.empty()) salt_ = salt_of(folder_);
-    bytes = salt_ + what;
+    salt = salt_;
   }
-  for (const std::string_view text : texts) {
-    put(bytes, static_cast<std::uint64_t>(text.size()));
-    bytes += text;
-  }
-  std::array<unsigned char, 32> whole{};
-  if (EVP_Digest(bytes.data(), bytes.size(), whole.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
-  Digest digest{};
-  std::copy_n(whole.begin(), digest.size(), digest.begin());
-  return digest;
+  return salted_digest(salt, what, texts);
 }
 
 ScanStore::Head ScanStore::head_of(const RecordKey& key, std::int64_t made_unix_s) {
@@ -269,33 +199,17 @@ void ScanStore::trim(std::uint64_t most, std::uint64_t (*amount)(const Entry&), 
   std::uint64_t sum = 0;
   for (const Entry& entry : entries_) sum += amount(entry);
   if (sum <= most) return;
-  struct Owned {
-    std::uint64_t sum = 0;
-    std::vector<Entry*> entries;
-  };
-  std::map<Digest, Owned> owned;
-  for (Entry& entry : entries_) {
-    if (amount(entry) == 0) continue;
-    Owned& of = owned[entry.head.owner];
-    of.sum += amount(entry);
-    of.entries.push_back(&entry);
-  }
-  std::priority_queue<std::pair<std::uint64_t, Owned*>> owners;
-  for (auto& [owner, of] : owned) {
-    std::sort(of.entries.begin(), of.entries.end(), [](const Entry* a, const Entry* b) { return a->used > b->used; });
-    owners.emplace(of.sum, &of);
-  }
-  while (sum > most) {
-    Owned& of = *owners.top().second;
-    owners.pop();
-    Entry& entry = *of.entries.back();
-    const std::uint64_t part = amount(entry);
-    (this->*give_up)(entry);
-    of.entries.pop_back();
-    of.sum -= part;
-    sum -= part;
-    if (!of.entries.empty()) owners.emplace(of.sum, &of);
-  }
+  std::map<Digest, std::vector<Entry*>> owned;
+  for (Entry& entry : entries_)
+    if (amount(entry) > 0) owned[entry.head.owner].push_back(&entry);
+  for (auto& [owner, entries] : owned)
+    std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) { return a->used > b->used; });
+  keep_equal_parts(
+      owned, most, [&](const Entry* entry) { return amount(*entry); },
+      [&](Entry* entry) {
+        (this->*give_up)(*entry);
+        return true;
+      });
 }
 
 /// Takes entries out of the index that are neither in memory nor on the disk, and pays for those that are.
