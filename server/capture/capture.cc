@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gadgets/shared/store/private_files.h"
 #include "server/base/log.h"
 
 namespace echotrain::server {
@@ -156,6 +157,7 @@ CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_pt
             disk.free ? std::move(disk.free) : free_bytes, disk.sync_all ? std::move(disk.sync_all) : ::syncfs},
       queue_bytes_(static_cast<std::size_t>(options.queue_mib) << 20) {
   prepare_capture_directory(options_.directory);
+  salt_ = salt_of(options_.directory);
   writer_ = std::thread([this] { write_all(); });
   housekeeper_ = std::thread([this] { keep_house(); });
 }
@@ -181,9 +183,11 @@ void CaptureStore::finish() {
   housekeeper_.join();
 }
 
-std::shared_ptr<Capture> CaptureStore::open(std::uint64_t session, std::function<void()> wake) {
+std::shared_ptr<Capture> CaptureStore::open(std::uint64_t session, std::function<void()> wake,
+                                            const std::string& identity) {
+  const std::string owner = identity.empty() ? "" : owner_name(salt_, identity);
   std::shared_ptr<Capture> capture(
-      new Capture(*this, capture_name(std::chrono::system_clock::now(), session), memory_, std::move(wake)));
+      new Capture(*this, capture_name(std::chrono::system_clock::now(), session, owner), memory_, std::move(wake)));
   const std::scoped_lock lock(mutex_);
   captures_.push_back(capture);
   return capture;
@@ -198,7 +202,7 @@ void CaptureStore::schedule(Capture& capture) {
 void CaptureStore::write_all() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    work_.wait(lock, [this] { return stopping_ || !ready_.empty(); });
+    work_.wait(lock, [this] { return !ready_.empty() || (stopping_ && captures_.empty()); });
     if (ready_.empty()) return;
     std::shared_ptr<Capture> capture = std::move(ready_.front());
     ready_.pop_front();
@@ -213,7 +217,7 @@ void CaptureStore::write_all() {
 
 void CaptureStore::serve(Capture& capture, Lock& lock) {
   if (capture.fetch_) fetch(capture, lock);
-  if (!capture.stopped_ && !capture.waiting_.empty()) write(capture, lock);
+  if (!capture.stopped_ && !capture.waiting_.empty() && may_write(capture)) write(capture, lock);
   if (capture.abandoned_) take_written(capture, capture.waiting_bytes_);
   const bool all_written = capture.stopped_ || capture.waiting_.empty();
   if (capture.awaited_ && (capture.stopped_ || capture.written_ >= *capture.awaited_)) {
@@ -224,7 +228,7 @@ void CaptureStore::serve(Capture& capture, Lock& lock) {
   if (all_written && capture.finished_) {
     if (capture.keep_) end_checksums(capture, lock);
     close(capture);
-  } else if (!all_written || capture.fetch_) {
+  } else if ((!all_written && capture.file_) || capture.fetch_) {
     schedule(capture);
   }
 }
@@ -281,7 +285,7 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
   }
   std::shared_ptr<CaptureFile> file = capture.file_;
   std::size_t done = 0;
-  std::string failure = file ? "" : why_no_file();
+  std::string failure;
   lock.unlock();
   if (bytes == 0) failure = fmt::format("it has reached capture.max_mib = {}", options_.max_mib);
   if (failure.empty()) failure = write_parts(capture.name_, file, parts, done);
@@ -296,10 +300,9 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
     wake(capture);
 }
 
-std::string CaptureStore::why_no_file() const {
-  const std::size_t closing = closing_.size() + being_closed_;
-  if (closing < kMostClosing) return {};
-  return fmt::format("{} captures that have ended still wait for the disk", closing);
+// One that has no file yet waits for the housekeeper where it would be one too many.
+bool CaptureStore::may_write(const Capture& capture) const {
+  return capture.file_ || closing_.size() + being_closed_ < kMostClosing;
 }
 
 // Makes the file if need be. Returns what failed, or nothing; `done` bytes are in the file.

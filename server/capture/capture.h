@@ -117,8 +117,8 @@ class CaptureStore {
   CaptureStore(const CaptureStore&) = delete;
   CaptureStore& operator=(const CaptureStore&) = delete;
 
-  /// A capture for the session of this number. The store must outlive it.
-  std::shared_ptr<Capture> open(std::uint64_t session, std::function<void()> wake);
+  /// A capture for the session of this number, of the client of this identity. The store must outlive it.
+  std::shared_ptr<Capture> open(std::uint64_t session, std::function<void()> wake, const std::string& identity = {});
   /// Ends all captures, and returns when what waits is written and their files are closed. None may be opened
   /// afterwards. Not for two threads at a time.
   void finish();
@@ -132,7 +132,7 @@ class CaptureStore {
   };
   void schedule(Capture& capture);
   bool is_full(const Capture& capture) const { return capture.waiting_bytes_ >= queue_bytes_; }
-  std::string why_no_file() const;
+  bool may_write(const Capture& capture) const;
 
   void stop(Capture& capture, const std::string& why);
   void wake(const Capture& capture) const;
@@ -163,6 +163,7 @@ class CaptureStore {
   const std::shared_ptr<Memory> memory_;
   const Disk disk_;
   const std::size_t queue_bytes_;
+  std::string salt_;  // of the folder
 
   std::mutex mutex_;
   std::condition_variable work_, housework_;

@@ -10,10 +10,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <map>
+#include <optional>
 #include <random>
+#include <ranges>
 #include <stdexcept>
 #include <system_error>
 #include <vector>
+
+#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/shared/store/private_files.h"
 
 namespace echotrain::server {
 
@@ -49,6 +55,18 @@ bool is_older(const Found& a, const Found& b) {
   if (a.changed.tv_sec != b.changed.tv_sec) return a.changed.tv_sec < b.changed.tv_sec;
   if (a.changed.tv_nsec != b.changed.tv_nsec) return a.changed.tv_nsec < b.changed.tv_nsec;
   return a.path < b.path;
+}
+
+/// The owner_name() in a capture's name, which may be empty; nothing where `name` is not a capture's.
+std::optional<std::string_view> owner_in(std::string_view name) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto hexadecimal = [&](char c) { return digit(c) || (c >= 'a' && c <= 'f'); };
+  if (skip(name, digit) != 8 || !skip_text(name, "T") || skip(name, digit) != 6 || !skip_text(name, "Z-s") ||
+      skip(name, digit) == 0 || !skip_text(name, "-") || skip(name, hexadecimal) != 8 || !name.ends_with(kSuffix))
+    return std::nullopt;
+  name.remove_suffix(kSuffix.size());
+  if (name.empty() || (skip_text(name, "-") && is_owner_name(name))) return name;
+  return std::nullopt;
 }
 
 std::vector<Found> find_captures(const fs::path& directory) {
@@ -99,18 +117,13 @@ void remove_lone_checksums(const fs::path& directory, std::time_t before) {
 
 std::string system_text(int error) { return std::generic_category().message(error); }
 
-std::string capture_name(system_clock::time_point began, std::uint64_t session) {
+std::string capture_name(system_clock::time_point began, std::uint64_t session, const std::string& owner) {
   std::random_device random;
-  return fmt::format("{:%Y%m%dT%H%M%SZ}-s{}-{:08x}{}", fmt::gmtime(system_clock::to_time_t(began)), session,
-                     static_cast<std::uint32_t>(random()), kSuffix);
+  return fmt::format("{:%Y%m%dT%H%M%SZ}-s{}-{:08x}{}{}{}", fmt::gmtime(system_clock::to_time_t(began)), session,
+                     static_cast<std::uint32_t>(random()), owner.empty() ? "" : "-", owner, kSuffix);
 }
 
-bool is_capture_name(std::string_view name) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto hexadecimal = [&](char c) { return digit(c) || (c >= 'a' && c <= 'f'); };
-  return skip(name, digit) == 8 && skip_text(name, "T") && skip(name, digit) == 6 && skip_text(name, "Z-s") &&
-         skip(name, digit) > 0 && skip_text(name, "-") && skip(name, hexadecimal) == 8 && name == kSuffix;
-}
+bool is_capture_name(std::string_view name) { return owner_in(name).has_value(); }
 
 std::string sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -171,21 +184,25 @@ Removed remove_old_captures(const config::CaptureOptions& options, system_clock:
   Removed removed;
   if (options.keep_days == 0 && options.keep_gib == 0) return removed;
   remove_lone_checksums(options.directory, system_clock::to_time_t(now - kLoneChecksumsStay));
-  std::vector<Found> found = find_captures(options.directory);
+  const std::vector<Found> found = find_captures(options.directory);
   if (found.empty()) return removed;
-  std::uint64_t total = 0;
-  for (const Found& file : found) total += file.bytes;
-  found.pop_back();
-  const std::uint64_t most = options.keep_gib == 0 ? UINT64_MAX : static_cast<std::uint64_t>(options.keep_gib) << 30;
+  const auto remove = [&](const Found& file) {
+    if (&file == &found.back() || !remove_unused(file.path)) return false;
+    ++removed.files;
+    removed.bytes += file.bytes;
+    return true;
+  };
   const std::time_t oldest = options.keep_days == 0
                                  ? std::numeric_limits<std::time_t>::min()
                                  : system_clock::to_time_t(now) - static_cast<std::time_t>(options.keep_days) * 86400;
-  for (const Found& file : found) {
-    if ((total <= most && file.changed.tv_sec >= oldest) || !remove_unused(file.path)) continue;
-    total -= file.bytes;
-    ++removed.files;
-    removed.bytes += file.bytes;
-  }
+  std::map<std::string, std::vector<const Found*>> owned;  // the oldest last
+  for (const Found& file : std::views::reverse(found))
+    if (file.changed.tv_sec >= oldest || !remove(file))
+      owned[std::string(*owner_in(file.path.filename().string()))].push_back(&file);
+  if (options.keep_gib > 0)
+    keep_equal_parts(
+        owned, static_cast<std::uint64_t>(options.keep_gib) << 30, [](const Found* file) { return file->bytes; },
+        [&](const Found* file) { return remove(*file); });
   return removed;
 }
 

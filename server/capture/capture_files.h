@@ -13,8 +13,10 @@
 
 namespace echotrain::server {
 
-/// A new name: "20260131T120000Z-s17-8c1f03d2.mrd" has the time (UTC), the session's number and a random part.
-std::string capture_name(std::chrono::system_clock::time_point began, std::uint64_t session);
+/// A new name: "20260131T120000Z-s17-8c1f03d2-5e0b9a47.mrd" has the time (UTC), the session's number, a random part and
+/// the client's owner_name(), if there is one.
+std::string capture_name(std::chrono::system_clock::time_point began, std::uint64_t session,
+                         const std::string& owner = {});
 /// Whether `name` is of that form.
 bool is_capture_name(std::string_view name);
 
@@ -36,6 +38,7 @@ class CaptureFile {
   int checksums_descriptor() const { return checksums_descriptor_; }
   const std::filesystem::path& path() const { return path_; }
   void remove() const;  ///< ignores errors
+  bool synced() const { return !unsynced && !checksums_unsynced && name_synced; }
 
   /// The disk may lack some of the file (at first its name), or of its checksums.
   std::atomic<bool> unsynced = true, checksums_unsynced = false;
@@ -59,9 +62,10 @@ struct Removed {
   int files = 0;
   std::uint64_t bytes = 0;
 };
-/// Removes captures that are older than keep_days, and the oldest while all together are larger than keep_gib. Never
-/// the newest one, one that is being written, or a file whose name is not a capture's. Checksums whose capture is gone
-/// are removed after a day.
+/// Removes captures that are older than keep_days, and while all together are larger than keep_gib the oldest of the
+/// client that has most: one that has no more than an equal part loses none to others. Never the newest one, one that
+/// is being written, or a file whose name is not a capture's. Those whose name has no client are of one. Checksums
+/// whose capture is gone are removed after a day.
 Removed remove_old_captures(const config::CaptureOptions& options, std::chrono::system_clock::time_point now);
 
 }  // namespace echotrain::server

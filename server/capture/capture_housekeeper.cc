@@ -49,6 +49,8 @@ void CaptureStore::keep_house() {
     }
     lock.lock();
     being_closed_ = 0;
+    for (const auto& capture : captures_)
+      if (!capture->file_ && !capture->waiting_.empty()) schedule(*capture);  // it may have its file now
   }
 }
 
@@ -74,9 +76,9 @@ void CaptureStore::sync_sealed(Lock& lock) {
 }
 
 void CaptureStore::close_files(std::vector<Closing> closing) const {
-  const auto is_kept = [](const Closing& each) { return each.keep; };
-  const bool synced = options_.sync != Sync::none && std::ranges::count_if(closing, is_kept) > kMostOneByOne &&
-                      disk_.sync_all(std::ranges::find_if(closing, is_kept)->file->descriptor()) == 0;
+  const auto is_behind = [](const Closing& each) { return each.keep && !each.file->synced(); };
+  const bool synced = options_.sync != Sync::none && std::ranges::count_if(closing, is_behind) > kMostOneByOne &&
+                      disk_.sync_all(std::ranges::find_if(closing, is_behind)->file->descriptor()) == 0;
   for (Closing& each : closing) {
     if (!each.keep) {
       each.file->remove();

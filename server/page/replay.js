@@ -3,7 +3,7 @@
 import { byId, make, setText } from "./dom.js";
 import { bytes } from "./format.js";
 
-/** "20260131T120000Z-s17-8c1f03d2.mrd": session 17 of that time. */
+/** "20260131T120000Z-s17-8c1f03d2-5e0b9a47.mrd": session 17 of that time. */
 function tell(capture) {
   const found = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-s(\d+)-/.exec(capture.name);
   if (!found) return capture.name;

@@ -135,7 +135,7 @@ def test_a_peer_without_a_token_writes_nothing(start, tmp_path):
         time.sleep(0.2)
         peer.close()
     assert disk.most() < NOISE
-    wait_until(lambda: not list((tmp_path / "captures").iterdir()), what="an empty folder")
+    wait_until(lambda: not captures(tmp_path), what="an empty folder")
     serves(server, scan().stream(wire.config_text("token: 0123456789abcdef\nuse: cartesian_2d")))
 
 

@@ -33,19 +33,6 @@ bool is_checksums(int descriptor) {
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor)).extension() == ".crc32c";
 }
 
-TEST(CaptureName, HasTimeSessionAndARandomPart) {
-  const std::chrono::system_clock::time_point when(1769860800s);  // 2026-01-31 12:00:00 UTC, by `date -u`
-  const std::string name = capture_name(when, 17), again = capture_name(when, 17);
-  EXPECT_THAT(name, testing::MatchesRegex("20260131T120000Z-s17-[0-9a-f]+\\.mrd"));
-  EXPECT_NE(name, again);
-  EXPECT_TRUE(is_capture_name(name));
-  for (const std::string& other :
-       {std::string("scan.mrd"), std::string(), name + "~", "x" + name, name.substr(0, name.size() - 4),
-        std::string("20260131T120000Z-s-0123abcd.mrd"), std::string("20260131T120000Z-s1-0123abc.mrd"),
-        std::string("20260131T120000Z-s1-0123ABCD.mrd"), std::string("2026131T120000Z-s1-0123abcd.mrd")})
-    EXPECT_FALSE(is_capture_name(other)) << other;
-}
-
 TEST(CaptureFolder, IsMadeForItsOwnerOnly) {
   const TemporaryFolder folder;
   Options options = capture_to(folder);
@@ -237,7 +224,7 @@ TEST(CaptureStore, FileThatCannotBeMadeStopsTheCapture) {
   Options options = capture_to(folder);
   options.directory = folder.path() / "gone";
   CaptureStore store(options, nullptr);
-  std::filesystem::remove(options.directory);
+  std::filesystem::remove_all(options.directory);
   const auto capture = store.open(1, nothing);
   capture->append(payload("x"));
   EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
@@ -467,106 +454,6 @@ TEST(CaptureStore, AFullDiskAtAnyWriteIsNoticed) {
     failures += failed ? 1 : 0;
   }
   EXPECT_EQ(failures, kWrites);
-}
-
-class Retention : public testing::Test {
- protected:
-  /// A file of `bytes` (sparse) that was last written `days` ago.
-  void file(const std::string& name, double days, std::uint64_t bytes = 10) const {
-    const std::string path = folder_.path() / name;
-    std::ofstream(path) << "x";
-    std::filesystem::resize_file(path, bytes);
-    const timespec when{static_cast<std::time_t>(kNow - days * 86400), 0};
-    const timespec times[2] = {when, when};
-    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
-  }
-  Removed remove(std::int64_t days, std::int64_t gib) const {
-    Options options = capture_to(folder_);
-    options.keep_days = days;
-    options.keep_gib = gib;
-    return remove_old_captures(options, std::chrono::system_clock::from_time_t(kNow));
-  }
-  static std::string name(int i) { return fmt::format("20260131T120000Z-s{}-0123abcd.mrd", i); }
-
-  static constexpr std::time_t kNow = 1770000000;
-  static constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-  TemporaryFolder folder_;
-};
-
-TEST_F(Retention, ByAgeTakesCapturesOnly) {
-  file(name(1), 10);
-  file(name(2), 7.1);
-  file(name(3), 6.9);
-  file("scan.mrd", 100);
-  file("20260131T120000Z-s1-0123abcd.mrd.part", 100);
-  std::filesystem::create_directory(folder_.path() / name(4));
-  std::filesystem::create_symlink(folder_.path() / "scan.mrd", folder_.path() / name(5));
-  EXPECT_EQ(remove(0, 0).files, 0);
-  const Removed removed = remove(7, 0);
-  EXPECT_EQ(removed.files, 2);
-  EXPECT_EQ(removed.bytes, 20U);
-  EXPECT_THAT(folder_.names(),
-              ElementsAre("20260131T120000Z-s1-0123abcd.mrd.part", name(3), name(4), name(5), "scan.mrd"));
-}
-
-TEST_F(Retention, BySizeTakesTheOldestAndNeverTheNewest) {
-  for (int i = 1; i <= 5; ++i) file(name(i), 6 - i, kGiB);
-  EXPECT_EQ(remove(0, 5).files, 0);
-  EXPECT_EQ(remove(0, 3).files, 2);
-  EXPECT_THAT(folder_.names(), ElementsAre(name(3), name(4), name(5)));
-  file(name(5), 1, 9 * kGiB);
-  EXPECT_EQ(remove(0, 1).files, 2);
-  EXPECT_THAT(folder_.names(), ElementsAre(name(5)));
-  EXPECT_EQ(remove(1, 1).files, 0);
-}
-
-TEST_F(Retention, TakesTheChecksumsToo) {
-  file(name(1), 10);
-  file(name(1) + ".crc32c", 10);
-  file(name(2), 1);
-  file(name(2) + ".crc32c", 1);
-  EXPECT_EQ(remove(7, 0).files, 1);
-  EXPECT_FALSE(std::filesystem::exists(folder_.path() / (name(1) + ".crc32c")));
-  EXPECT_TRUE(std::filesystem::exists(folder_.path() / (name(2) + ".crc32c")));
-}
-
-TEST_F(Retention, TakesChecksumsOfNothingAfterADay) {
-  for (const std::string& left : {name(1) + ".crc32c", name(2) + ".crc32c", std::string("scan.mrd.crc32c")})
-    file(left, left.starts_with(name(2)) ? 0.9 : 1.1);
-  const auto is_there = [&](const std::string& left) { return std::filesystem::exists(folder_.path() / left); };
-  EXPECT_EQ(remove(0, 0).files, 0);
-  EXPECT_TRUE(is_there(name(1) + ".crc32c"));
-  EXPECT_EQ(remove(7, 0).files, 0);
-  EXPECT_FALSE(is_there(name(1) + ".crc32c"));
-  EXPECT_TRUE(is_there(name(2) + ".crc32c"));
-  EXPECT_TRUE(is_there("scan.mrd.crc32c"));
-}
-
-TEST_F(Retention, LeavesWhatIsBeingWritten) {
-  file(name(2), 8);
-  file(name(3), 1);
-  {
-    const CaptureFile open(folder_.path(), name(1));
-    const timespec times[2] = {{1, 0}, {1, 0}};
-    ASSERT_EQ(::futimens(open.descriptor(), times), 0);
-    EXPECT_EQ(remove(7, 0).files, 1);
-    EXPECT_THAT(folder_.names(), ElementsAre(name(1), name(3)));
-  }
-  EXPECT_EQ(remove(7, 0).files, 1);
-  EXPECT_THAT(folder_.names(), ElementsAre(name(3)));
-}
-
-TEST_F(Retention, RunsWhenAStoreBeginsAndWhenACaptureEnds) {
-  file(name(1), 1e4);
-  file(name(2), 1e4);
-  Options options = capture_to(folder_);
-  options.keep_days = 7;
-  CaptureStore store(options, nullptr);
-  EXPECT_TRUE(comes_true_soon([&] { return folder_.names().size() == 1; }));  // the newest stays
-  const auto capture = store.open(3, nothing);
-  capture->append(payload("x"));
-  capture->finish(true);
-  EXPECT_TRUE(comes_true_soon([&] { return folder_.names() == std::set{capture->name()}; }));
 }
 
 }  // namespace

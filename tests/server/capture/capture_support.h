@@ -34,12 +34,12 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Without the checksums of what is there.
+  /// Without the checksums of what is there, and the folder's salt.
   std::set<std::string> names() const {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) names.insert(entry.path().filename());
     std::erase_if(names, [all = names](const std::string& name) {
-      return name.ends_with(".mrd.crc32c") && all.contains(name.substr(0, name.size() - 7));
+      return name == "salt" || (name.ends_with(".mrd.crc32c") && all.contains(name.substr(0, name.size() - 7)));
     });
     return names;
   }
