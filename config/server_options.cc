@@ -103,7 +103,9 @@ OptionTable<DicomOptions> dicom_options() {
       .flag("patient", &O::patient, "send the patient's name, number and the like where a scan's header has them")
       .path("spool", &O::spool, "FOLDER",
             "folder for images that wait for a peer, also over a restart; they hold patients' data")
-      .integer("spool_mib", &O::spool_mib, 1, 1 << 30, "bound of all files in the spool; further images are not sent")
+      .integer("spool_mib", &O::spool_mib, 1, 1 << 30,
+               "bound of all files in the spool; further images are not sent. A client gets no more than it leaves to "
+               "others")
       .integer(
           "refused_mib", &O::refused_mib, 1, 1 << 30,
           "bound of the images of one peer that it would not take, in its folder `refused`; the oldest are removed")

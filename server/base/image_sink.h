@@ -15,18 +15,19 @@ namespace echotrain::server {
 class ImageSink {
  public:
   virtual ~ImageSink() = default;
-  /// Takes an image, without waiting for anything. False when there is no room for it: it goes nowhere.
-  virtual bool add(const protocol::Image& image) = 0;
+  /// Takes an image, without waiting for anything. Returns what is to be said to the client where it, or one before it,
+  /// goes nowhere, or may go nowhere.
+  virtual std::string add(const protocol::Image& image) = 0;
 };
 
 class ImageSinks {
  public:
   virtual ~ImageSinks() = default;
   /// For a scan whose pipeline, of this text, names `peers`; null where its images go nowhere. `occasion` is the scan's
-  /// alone. This must outlive it.
+  /// alone, `identity` its client's. This must outlive it.
   virtual std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
                                           const protocol::Header& header, const std::string& pipeline_text,
-                                          const std::string& occasion) = 0;
+                                          const std::string& occasion, const std::string& identity) = 0;
   /// Brings what waits to safety. False when that leaves a thread behind: the process should end without waiting for
   /// it.
   virtual bool finish() = 0;

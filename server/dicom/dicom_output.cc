@@ -19,6 +19,9 @@ namespace {
 // A stop interrupts whatever a sender waits for, but for the opening of a connection.
 constexpr std::chrono::milliseconds kGoodbye{500}, kLook{5};
 
+constexpr const char* kSendAgain =
+    "send the scan again when the peer has taken what waits for it, which who runs the server sees on the page /dicom";
+
 std::vector<std::string> names_of(const std::vector<DicomPeer>& peers) {
   std::vector<std::string> names;
   for (const DicomPeer& peer : peers) names.push_back(peer.name);
@@ -69,7 +72,7 @@ std::int64_t InstanceNumbers::take(std::int64_t wanted, std::int64_t count) {
   return wanted;
 }
 
-bool DicomScan::add(const protocol::Image& image) { return output_.add(shared_from_this(), image); }
+std::string DicomScan::add(const protocol::Image& image) { return output_.add(shared_from_this(), image); }
 
 DicomOutput::DicomOutput(const config::DicomOptions& options, std::shared_ptr<Memory> memory,
                          const MakeDicomLink& links)
@@ -124,7 +127,7 @@ bool DicomOutput::finish() {
 
 std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::vector<std::string>& peers,
                                              const protocol::Header& header, const std::string& pipeline_text,
-                                             const std::string& occasion) {
+                                             const std::string& occasion, const std::string& identity) {
   std::vector<std::string> all = options_.send_to;
   for (const std::string& peer : peers)
     if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
@@ -137,6 +140,7 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
   }
   scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion);
   scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
+  if (!identity.empty()) scan->owner_ = spool_->owner(identity);
   scan->encodings_ = header.encodings;
   // Whoever has it gives images; queue and converter have it by another owner, and so know when no more will come.
   DicomScan* const bare = scan.get();
@@ -153,26 +157,49 @@ void DicomOutput::end(std::shared_ptr<DicomScan> scan) {
   work_.notify_one();
 }
 
-bool DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Image& image) {
-  const std::size_t bytes = image.pixels.bytes.size() + image.attributes.size();
+std::size_t DicomOutput::Waiting::spool_bytes() const {
+  constexpr std::size_t kBesidesPixels = 4096;
+  if (!image) return 0;
+  const protocol::ImageHeader& head = image->head;
+  const bool is_short = head.data_type == ISMRMRD::ISMRMRD_USHORT || head.data_type == ISMRMRD::ISMRMRD_SHORT;
+  return image->pixels.bytes.size() / (is_short ? 1 : 2) +
+         kBesidesPixels * std::max<std::size_t>(1, head.matrix_size[2]);
+}
+
+std::string DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Image& image) {
+  DicomScan& of = *scan;  // whoever adds has it, too
+  Waiting waiting{std::move(scan), image};
+  const std::size_t bytes = waiting.bytes();
+  std::size_t to_come = 0;
+  std::string trouble;
   {
     const std::scoped_lock lock(mutex_);
     const bool alone = queued_bytes_ == kept_bytes_;
     if (finishing_ || (!alone && queued_bytes_ + bytes > static_cast<std::size_t>(options_.queue_mib) << 20)) {
-      dropped_ += scan->peers_.size() + scan->enhanced_peers_.size();
-      if (!std::exchange(scan->told_full_, true))
-        scan->log_.error(
-            "an image is not sent to DICOM peers: {} MiB of images wait to be written to the spool "
-            "(dicom.queue_mib); further ones are only counted",
-            queued_bytes_ >> 20);
-      return false;
+      dropped_ += of.peers_.size() + of.enhanced_peers_.size();
+      const std::string why = fmt::format(
+          "an image is not sent to DICOM peers: {} MiB of images wait to be written to the spool (dicom.queue_mib)",
+          queued_bytes_ >> 20);
+      if (!std::exchange(of.told_full_, true)) of.log_.error("{}; further ones are only counted", why);
+      return why + "; send the scan again later";
     }
-    queue_.push_back({std::move(scan), image});
+    of.waiting_bytes_ += waiting.spool_bytes();
+    to_come = of.waiting_bytes_;
+    trouble = of.trouble_;
+    queue_.push_back(std::move(waiting));
     queued_bytes_ += bytes;
     share_.set(queued_bytes_);
   }
   work_.notify_one();
-  return true;
+  return trouble.empty() ? no_room(of, to_come) : trouble;
+}
+
+std::string DicomOutput::no_room(const DicomScan& scan, std::size_t bytes) const {
+  for (const auto* peers : {&scan.peers_, &scan.enhanced_peers_})
+    for (const std::string& peer : *peers)
+      if (const std::string why = spool_->no_room(peer, bytes, scan.owner_); !why.empty())
+        return fmt::format("images may not be sent to DICOM peer {}: {}; {}", peer, why, kSendAgain);
+  return "";
 }
 
 void DicomOutput::convert_all() {
@@ -182,13 +209,15 @@ void DicomOutput::convert_all() {
     if (queue_.empty()) break;
     Waiting waiting = std::move(queue_.front());
     queue_.pop_front();
-    const std::size_t bytes = waiting.bytes();
+    const std::shared_ptr<DicomScan> scan = waiting.scan;
+    const std::size_t bytes = waiting.bytes(), done = waiting.spool_bytes();
     lock.unlock();
     convert(waiting);
     waiting = {};  // lets the pixels go before they are counted as gone
     lock.lock();
     queued_bytes_ -= bytes;
     share_.set(queued_bytes_);
+    if (scan->enhanced_peers_.empty()) scan->waiting_bytes_ -= done;
   }
   lock.unlock();
   for (const auto& scan : std::exchange(keeping_, {})) give_enhanced(*scan);
@@ -237,6 +266,8 @@ void DicomOutput::give_enhanced(DicomScan& scan) {
     fail(scan, scan.enhanced_peers_.size(), error);
   }
   keep(before, scan.enhanced_->bytes());
+  const std::scoped_lock lock(mutex_);
+  scan.waiting_bytes_ = 0;
 }
 
 /// Counts what a scan keeps in memory.
@@ -248,25 +279,27 @@ void DicomOutput::keep(std::size_t before, std::size_t after) {
 }
 
 void DicomOutput::fail(DicomScan& scan, std::size_t images, const std::exception& error) {
+  drop(scan, images, scan.told_bad_,
+       fmt::format("an image cannot be told in DICOM and is not sent: {}", protocol::printable(error.what())),
+       "mend what the pipeline or the header says of it");
+}
+
+/// Counts images that are not sent, and says so once, in the log and with what to do about it to who adds the next one.
+void DicomOutput::drop(DicomScan& scan, std::size_t images, bool& told, const std::string& what,
+                       const std::string& advice) {
   {
     const std::scoped_lock lock(mutex_);
     dropped_ += images;
+    if (scan.trouble_.empty()) scan.trouble_ = fmt::format("{}; {}", what, advice);
   }
-  if (!std::exchange(scan.told_bad_, true))
-    scan.log_.error("an image cannot be told in DICOM and is not sent: {}; further ones are only counted",
-                    protocol::printable(error.what()));
+  if (!std::exchange(told, true)) scan.log_.error("{}; further ones are only counted", what);
 }
 
 void DicomOutput::spool(DicomScan& scan, const std::vector<std::string>& peers, const std::string& bytes) {
   for (const std::string& peer : peers) {
-    const std::string failure = spool_->put(peer, bytes);
-    if (!failure.empty()) {
-      {
-        const std::scoped_lock lock(mutex_);
-        ++dropped_;
-      }
-      if (!std::exchange(scan.told_spool_, true))
-        scan.log_.error("an image is not sent to DICOM peer {}: {}; further ones are only counted", peer, failure);
+    if (const std::string failure = spool_->put(peer, bytes, scan.owner_); !failure.empty()) {
+      drop(scan, 1, scan.told_spool_, fmt::format("an image is not sent to DICOM peer {}: {}", peer, failure),
+           kSendAgain);
       continue;
     }
     for (const auto& sender : senders_)

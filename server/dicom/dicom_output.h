@@ -44,10 +44,11 @@ class InstanceNumbers {
 /// when its images fill half of the queue.
 class DicomScan final : public ImageSink, public std::enable_shared_from_this<DicomScan> {
  public:
-  /// Takes an image, without waiting for anything; its pixels stay where they are until they are written. False when
-  /// the queue is full: the image is not sent, which is logged and counted. One that is larger than the queue is taken
-  /// where nothing else waits.
-  bool add(const protocol::Image& image) override;
+  /// Takes an image, without waiting for anything; its pixels stay where they are until they are written. Where the
+  /// queue is full, the image is not sent, which is logged and counted; one that is larger than the queue is taken
+  /// where nothing else waits. Returns that, that the spool has no room for what this scan has in the queue, or what
+  /// became of an image before: nobody waits for the disk to know what becomes of this one.
+  std::string add(const protocol::Image& image) override;
 
  private:
   friend class DicomOutput;
@@ -57,11 +58,14 @@ class DicomScan final : public ImageSink, public std::enable_shared_from_this<Di
   SessionLog log_;
   std::vector<std::string> peers_, enhanced_peers_;
   protocol::dicom::Study study_;
-  std::string key_;  // of the reconstruction
+  std::string key_;    // of the reconstruction
+  std::string owner_;  // of its files in the spool
   std::vector<protocol::Encoding> encodings_;
   std::map<std::uint16_t, InstanceNumbers> numbers_;                // of each series; the converter's
   std::unique_ptr<protocol::dicom::EnhancedImages> enhanced_;       // the converter's
   bool told_full_ = false, told_bad_ = false, told_spool_ = false;  // the converter's, but for the first
+  std::size_t waiting_bytes_ = 0;  // about what its images in the queue, and in `enhanced_`, will take in the spool
+  std::string trouble_;            // of images before; as the former, by the output's mutex
 };
 
 /// The InstanceNumber of an image's first plane: its rank by set, contrast, average, repetition, phase and slice within
@@ -79,15 +83,15 @@ class DicomOutput final : public ImageSinks {
   DicomOutput& operator=(const DicomOutput&) = delete;
 
   /// For a scan whose pipeline names `peers`, besides those that get every scan's images; null where nobody does. The
-  /// text of the pipeline tells reconstructions apart, the occasion scans of equal headers (read_study()). This must
-  /// outlive it.
+  /// text of the pipeline tells reconstructions apart, the occasion scans of equal headers (read_study()), and the
+  /// identity clients, each of which has its part of the spool. This must outlive it.
   std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text,
-                                  const std::string& occasion);
+                                  const std::string& occasion, const std::string& identity = {});
   std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text,
-                                  const std::string& occasion) override {
-    return scan(log, peers, header, pipeline_text, occasion);
+                                  const std::string& occasion, const std::string& identity) override {
+    return scan(log, peers, header, pipeline_text, occasion, identity);
   }
 
   std::vector<DicomPeerStatus> status() const;
@@ -105,8 +109,11 @@ class DicomOutput final : public ImageSinks {
     std::shared_ptr<DicomScan> scan;
     std::optional<protocol::Image> image;  // nothing: the scan has ended
     std::size_t bytes() const { return image ? image->pixels.bytes.size() + image->attributes.size() : 0; }
+    std::size_t spool_bytes() const;  // about what its files will take
   };
-  bool add(std::shared_ptr<DicomScan> scan, const protocol::Image& image);
+  std::string add(std::shared_ptr<DicomScan> scan, const protocol::Image& image);
+  std::string no_room(const DicomScan& scan, std::size_t bytes) const;
+  void drop(DicomScan& scan, std::size_t images, bool& told, const std::string& what, const std::string& advice);
   void convert_all();
   void end(std::shared_ptr<DicomScan> scan);
   void convert(const Waiting& waiting);

@@ -25,9 +25,17 @@ constexpr std::chrono::seconds kBetweenListings{1};
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
-/// The number of a file "00000000000000000017.dcm"; 0 for other names.
-std::uint64_t number_of(const std::string& name) {
-  if (name.size() != kDigits + kSuffix.size() || !name.ends_with(kSuffix)) return 0;
+/// The owner in "00000000000000000017-8c1f03d2.dcm"; empty where there is none.
+std::string_view owner_in(std::string_view name) {
+  if (!name.ends_with(kSuffix) || name.size() <= kDigits + 1 + kSuffix.size() || name[kDigits] != '-') return {};
+  const std::string_view owner = name.substr(kDigits + 1, name.size() - kDigits - 1 - kSuffix.size());
+  return is_owner_name(owner) ? owner : std::string_view{};
+}
+
+/// The number of such a file, or one without an owner; 0 for other names.
+std::uint64_t number_of(std::string_view name) {
+  const std::size_t owner = owner_in(name).size();
+  if (name.size() != kDigits + (owner > 0 ? owner + 1 : 0) + kSuffix.size() || !name.ends_with(kSuffix)) return 0;
   std::uint64_t number = 0;
   for (std::size_t i = 0; i < kDigits; ++i) {
     if (name[i] < '0' || name[i] > '9') return 0;
@@ -51,6 +59,16 @@ int write_file(const fs::path& path, std::string_view bytes) {
   if (error == 0 && ::fdatasync(file) != 0) error = errno;
   ::close(file);
   return error;
+}
+
+/// Counts a file's bytes among its owner's, or no more among them.
+void count(std::map<std::string, std::uint64_t, std::less<>>& owned, std::string_view name, std::uint64_t bytes,
+           bool more) {
+  const std::string_view owner = owner_in(name);
+  auto at = owned.find(owner);
+  if (at == owned.end()) at = owned.emplace(owner, 0).first;
+  at->second = more ? at->second + bytes : at->second - bytes;
+  if (at->second == 0) owned.erase(at);
 }
 
 void sync_names(const fs::path& folder) {
@@ -88,6 +106,7 @@ Spool::Spool(fs::path folder, Limits limits, const std::vector<std::string>& pee
         "dicom.spool: another process uses the folder '{}'; give each server one of its own", folder_.string()));
   }
   try {
+    salt_ = salt_of(folder_);
     for (const std::string& peer : peers) {
       make_folder(folder_ / peer);
       make_folder(folder_ / peer / kRefused);
@@ -115,10 +134,12 @@ void Spool::take_stock(const fs::path& folder, Queue& queue) {
     const std::string name = entry.path().filename();
     if (name.ends_with(kPart)) fs::remove(entry.path(), error);
     const std::uint64_t number = number_of(name);
-    if (number == 0 || !entry.is_regular_file(error)) continue;
+    if (number == 0) continue;
+    next_ = std::max(next_, number + 1);
+    if (!entry.is_regular_file(error)) continue;
     queue.files[name] = entry.file_size(error);
     queue.bytes += queue.files[name];
-    next_ = std::max(next_, number + 1);
+    count(queue.owned, name, queue.files[name], true);
   }
   bytes_ += queue.bytes;
   tidy(folder, queue);
@@ -131,17 +152,19 @@ void Spool::list_refused(const fs::path& folder, Queue& queue) {
   if (queue.listed && now < *queue.listed + kBetweenListings) return;
   queue.listed = now;
   bytes_ -= std::exchange(queue.refused_bytes, 0);
-  queue.refused.clear();
+  for (const Aside& aside : std::exchange(queue.refused, {})) count(queue.owned, aside.name, aside.bytes, false);
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder / kRefused, error)) {
     const std::string name = entry.path().filename();
     const std::uint64_t number = number_of(name), bytes = entry.file_size(error);
-    if (number == 0 || error) continue;
+    if (number == 0) continue;
+    next_ = std::max(next_, number + 1);
+    if (error) continue;
     const fs::file_time_type since = entry.last_write_time(error);
     if (error) continue;
     queue.refused.push_back({since, name, bytes});
     queue.refused_bytes += bytes;
-    next_ = std::max(next_, number + 1);
+    count(queue.owned, name, bytes, true);
   }
   std::sort(queue.refused.begin(), queue.refused.end(),
             [](const Aside& a, const Aside& b) { return std::tie(a.since, a.name) < std::tie(b.since, b.name); });
@@ -162,6 +185,7 @@ std::uint64_t Spool::tidy(const fs::path& folder, Queue& queue) {
     }
     bytes_ -= oldest->bytes;
     queue.refused_bytes -= oldest->bytes;
+    count(queue.owned, oldest->name, oldest->bytes, false);
     oldest = queue.refused.erase(oldest);
   }
   return removed;
@@ -172,31 +196,45 @@ std::uint64_t Spool::tidy(const std::string& peer) {
   return tidy(folder_ / peer, queues_[peer]);
 }
 
-/// Why a file of this size has no place; nothing where it has.
-std::string Spool::refusal(const std::string& peer, std::uint64_t size) const {
+/// Why files of this size have no place; nothing where they have.
+std::string Spool::refusal(const std::string& peer, std::uint64_t size, const std::string& owner) const {
   if (bytes_ + size > limits_.bytes)
     return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib)", bytes_ >> 20, limits_.bytes >> 20);
   const std::uint64_t share = limits_.bytes / 2 / std::max<std::size_t>(1, queues_.size());
-  std::uint64_t beyond = 0, own = 0;  // beyond: of what is common
+  const std::uint64_t common = limits_.bytes - share * queues_.size();
+  std::uint64_t beyond = 0, own = 0, owned = 0;  // beyond: of what is common
   for (const auto& [name, queue] : queues_) {
-    const std::uint64_t held = queue.bytes + queue.refused_bytes + queue.writing + (name == peer ? size : 0);
-    if (name == peer) own = held;
+    const std::uint64_t held = queue.bytes + queue.refused_bytes + queue.writing;
     beyond += held > share ? held - share : 0;
+    if (name != peer) continue;
+    own = held;
+    if (const auto at = queue.owned.find(owner); at != queue.owned.end()) owned = at->second;
   }
-  if (own <= share || beyond <= limits_.bytes - share * queues_.size()) return "";
-  return fmt::format("{} MiB of the spool wait for it, and the rest is for other peers (dicom.spool_mib)", own >> 20);
+  const std::uint64_t left = (own < share ? share - own : 0) + (common > beyond ? common - beyond : 0);
+  if (size > left)
+    return fmt::format("{} MiB of the spool wait for it, and the rest is for other peers (dicom.spool_mib)", own >> 20);
+  if (owner.empty() || owned + size <= std::min(left, limits_.bytes - bytes_) - size) return "";
+  return fmt::format(
+      "{} MiB of this client's images for it are in the spool, and what is left is for others (dicom.spool_mib)",
+      owned >> 20);
 }
 
-std::string Spool::put(const std::string& peer, std::string_view bytes) {
+std::string Spool::no_room(const std::string& peer, std::uint64_t bytes, const std::string& owner) const {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock ? refusal(peer, bytes, owner) : "";
+}
+
+std::string Spool::put(const std::string& peer, std::string_view bytes, const std::string& owner) {
   std::string name;
   {
     const std::scoped_lock lock(mutex_);
-    if (!refusal(peer, bytes.size()).empty())
+    if (!refusal(peer, bytes.size(), owner).empty())
       for (auto& [each, queue] : queues_) list_refused(folder_ / each, queue);
-    if (std::string why = refusal(peer, bytes.size()); !why.empty()) return why;
+    if (std::string why = refusal(peer, bytes.size(), owner); !why.empty()) return why;
+    name = fmt::format("{:020}{}{}{}", next_++, owner.empty() ? "" : "-", owner, kSuffix);
     bytes_ += bytes.size();
     queues_[peer].writing += bytes.size();
-    name = fmt::format("{:020}{}", next_++, kSuffix);
+    count(queues_[peer].owned, name, bytes.size(), true);
   }
   const fs::path file = folder_ / peer / name, part = folder_ / peer / (name + std::string(kPart));
   int error = write_file(part, bytes);
@@ -207,6 +245,7 @@ std::string Spool::put(const std::string& peer, std::string_view bytes) {
   if (error != 0) {
     ::unlink(part.c_str());
     bytes_ -= bytes.size();
+    count(queues_[peer].owned, name, bytes.size(), false);
     return fmt::format("writing to the spool failed: {}", error_text(error));
   }
   Queue& queue = queues_[peer];
@@ -233,6 +272,7 @@ void Spool::remove(const std::string& peer, const fs::path& file) {
   if (found == queue.files.end()) return;
   bytes_ -= found->second;
   queue.bytes -= found->second;
+  count(queue.owned, found->first, found->second, false);
   queue.files.erase(found);
 }
 
@@ -248,6 +288,7 @@ void Spool::put_aside(const std::string& peer, const fs::path& file) {
     queue.refused_bytes += found->second;
   } else {
     bytes_ -= found->second;  // it is gone
+    count(queue.owned, found->first, found->second, false);
   }
   queue.bytes -= found->second;
   queue.files.erase(found);

@@ -14,13 +14,14 @@
 #include <string_view>
 #include <vector>
 
+#include "gadgets/shared/store/private_files.h"
 #include "server/base/clock.h"
 
 namespace echotrain::server {
 
-/// A folder with a folder for each peer, whose files are named by a number that counts on; what a peer will not take
-/// lies in its folder `refused`, within bounds of its own. Files are for their owner only (0600) and hold patients'
-/// data. They survive the process: a spool finds what another one has left. Thread-safe.
+/// A folder with a folder for each peer, whose files are named by a number that counts on and by whose they are; what a
+/// peer will not take lies in its folder `refused`, within bounds of its own. Files are for the server's user only
+/// (0600) and hold patients' data. They survive the process: a spool finds what another one has left. Thread-safe.
 class Spool {
  public:
   struct Limits {
@@ -29,18 +30,23 @@ class Spool {
     std::chrono::hours refused_age{24 * 36500};                               ///< since they were put aside
   };
 
-  /// Makes the folders, for their owner only (0700). std::runtime_error, saying what to do, when that is not possible
-  /// or another process uses the folder. Half of the bytes
-  /// are divided among the peers, the other half is for whoever needs it first, so that a peer that is down leaves the
-  /// others their share.
+  /// Makes the folders, for the server's user only (0700). std::runtime_error, saying what to do, when that is not
+  /// possible or another process uses the folder. Half of the bytes are divided among the peers, the other half is for
+  /// whoever needs it first, so that a peer that is down leaves the others their share. Of what is for a peer, an owner
+  /// gets no more than it leaves to others: half, if it is alone, the next one half of the rest.
   Spool(std::filesystem::path folder, Limits limits, const std::vector<std::string>& peers);
   ~Spool();
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
+  /// An owner by the identity of a client, as files are named; the folder's salt keeps the identity secret.
+  std::string owner(const std::string& identity) const { return owner_name(salt_, identity); }
   /// Adds a file that is on the disk (fdatasync) under its name when this returns. Returns why it was not added, or
-  /// nothing: the bound is reached, or the disk failed.
-  std::string put(const std::string& peer, std::string_view bytes);
+  /// nothing: a bound is reached, or the disk failed. Without an owner, no part holds.
+  std::string put(const std::string& peer, std::string_view bytes, const std::string& owner = {});
+  /// Why there is no room for files of so many bytes in all; nothing where there is, or this would have to be waited
+  /// for.
+  std::string no_room(const std::string& peer, std::uint64_t bytes, const std::string& owner) const;
   /// The file that has waited longest among those that `passed_over` does not name; nothing when none waits.
   std::optional<std::filesystem::path> oldest(
       const std::string& peer, const std::function<bool(const std::filesystem::path&)>& passed_over = nullptr) const;
@@ -69,10 +75,11 @@ class Spool {
     std::map<std::string, std::uint64_t> files;  // name, bytes; in the order of their numbers
     std::deque<Aside> refused;                   // the oldest first
     std::uint64_t bytes = 0, refused_bytes = 0;
-    std::uint64_t writing = 0;                ///< bytes of files that are being written
-    std::optional<Clock::time_point> listed;  ///< when `refused` was read from the disk
+    std::map<std::string, std::uint64_t, std::less<>> owned;  // bytes of each owner, with those written and put aside
+    std::uint64_t writing = 0;                                ///< bytes of files that are being written
+    std::optional<Clock::time_point> listed;                  ///< when `refused` was read from the disk
   };
-  std::string refusal(const std::string& peer, std::uint64_t size) const;
+  std::string refusal(const std::string& peer, std::uint64_t size, const std::string& owner) const;
   void take_stock(const std::filesystem::path& folder, Queue& queue);
   std::uint64_t tidy(const std::filesystem::path& folder, Queue& queue);
   void list_refused(const std::filesystem::path& folder, Queue& queue);
@@ -80,6 +87,7 @@ class Spool {
   const std::filesystem::path folder_;
   const Limits limits_;
   int lock_ = -1;
+  std::string salt_;
   mutable std::mutex mutex_;
   std::map<std::string, Queue> queues_;
   std::vector<std::string> orphans_;

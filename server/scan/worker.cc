@@ -367,9 +367,8 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   try {
     warn_when_late(times);
     note_parameters(image.attributes, request_.set_by_host);
-    if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
-      say(Level::warning,
-          "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");
+    if (const std::string trouble = dicom_ ? dicom_->add(image) : ""; !trouble.empty() && !warned_dicom_.exchange(true))
+      say(Level::warning, trouble);
     if (request_.onlooker) request_.onlooker->image(image);
     outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // it cannot be encoded; thrown later, on the worker's thread

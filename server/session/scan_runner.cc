@@ -91,7 +91,8 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
   if (environment.sinks)
-    dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion);
+    dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion,
+                                    request.owner);
   if (connection_.onlooker) {
     request.onlooker = connection_.onlooker;
     connection_.onlooker->begin(spec.name, request.header, spec.trajectory_unit, request.occasion);

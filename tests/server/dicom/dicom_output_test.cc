@@ -1,6 +1,6 @@
 #include "server/dicom/dicom_output.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 
@@ -9,6 +9,9 @@
 
 namespace echotrain::server {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 protocol::Image an_image(std::uint16_t side = 8) {
   protocol::Image image;
@@ -107,7 +110,7 @@ TEST(DicomOutput, ScansOfEqualHeadersAreDifferentSeries) {
       for (int image = 0; image < 2; ++image) {
         protocol::Image one = an_image();
         one.pixels = protocol::Payload::take(std::vector<std::uint16_t>(64, static_cast<std::uint16_t>(7 + image)));
-        EXPECT_TRUE(output.scan(SessionLog(1), {"a"}, header, "pipeline", occasion)->add(one));
+        EXPECT_EQ(output.scan(SessionLog(1), {"a"}, header, "pipeline", occasion)->add(one), "");
       }
     EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 2 * occasions.size(); }));
     return peers.a->stored();
@@ -134,7 +137,7 @@ TEST(DicomOutput, ImagesOfEqualCountersHaveNumbersOfTheirOwn) {
   const Peers peers;
   DicomOutput output(options_of(folder), std::make_shared<Memory>(1 << 20), peers.links());
   const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
-  for (int image = 0; image < 3; ++image) EXPECT_TRUE(scan->add(an_image()));
+  for (int image = 0; image < 3; ++image) EXPECT_EQ(scan->add(an_image()), "");
   EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 3; }));
   EXPECT_EQ(values_of(peers.a->stored(), kNumber), (std::vector<std::string>{"1", "2", "3"}));
 }
@@ -149,8 +152,8 @@ TEST(DicomOutput, SendsEachImageToThePeersOfThePipelineAndOfTheOptions) {
   const auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline", "one.mrd");
   const auto other = output.scan(SessionLog(2), {}, {}, "pipeline", "one.mrd");
   ASSERT_TRUE(scan && other);
-  EXPECT_TRUE(scan->add(an_image()));
-  EXPECT_TRUE(other->add(an_image()));
+  EXPECT_EQ(scan->add(an_image()), "");
+  EXPECT_EQ(other->add(an_image()), "");
   EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1 && peers.b->stored().size() == 2; }));
   EXPECT_EQ(peers.a->stored()[0].substr(128, 4), "DICM");
   EXPECT_EQ(output.dropped(), 0U);
@@ -174,9 +177,49 @@ TEST(DicomOutput, TakesNoMoreThanItsQueueHoldsAndNeverWaits) {
   const protocol::Image large = an_image(512);  // half of the queue; nothing is copied when it is added
   constexpr int kMany = 100000;
   int taken = 0;
-  while (taken < kMany && scan->add(large)) ++taken;
+  std::string trouble;
+  while (taken < kMany && (trouble = scan->add(large)).empty()) ++taken;
   EXPECT_LT(taken, kMany);
+  EXPECT_THAT(trouble, HasSubstr("(dicom.queue_mib)"));
   EXPECT_EQ(output.dropped(), 1U);
+}
+
+/// A peer is away, and a client has many images for it: another one's are sent when it is back.
+TEST(DicomOutput, AClientThatFillsTheSpoolHearsOfItAndKeepsNobodyOut) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  peers.a->hang();
+  config::DicomOptions options = options_of(folder);
+  options.peers = {"a=A@host:104"};
+  options.spool_mib = 1;
+  {
+    DicomOutput output(options, nullptr, peers.links());
+    const auto many = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", "token:mr1");
+    const auto few = output.scan(SessionLog(2), {"a"}, {}, "pipeline", "two.mrd", "token:mr2");
+    std::uint64_t taken = 0;
+    const auto is_done = [&] {
+      return output.queued_bytes() == 0 && output.status()[0].waiting.files + output.dropped() == taken;
+    };
+    while (taken < 20) {
+      const std::string trouble = many->add(an_image(256));  // 128 KiB: three are less than half of 1 MiB
+      EXPECT_EQ(trouble.empty(), taken++ < 3);
+      if (!trouble.empty()) {
+        EXPECT_THAT(trouble, AllOf(HasSubstr("sent to DICOM peer a: 0 MiB of this client's images"),
+                                   HasSubstr("(dicom.spool_mib); send the scan again")));
+      }
+      EXPECT_TRUE(comes_true(is_done));
+    }
+    EXPECT_EQ(output.dropped(), 17U);
+    for (; taken < 28; ++taken) EXPECT_EQ(few->add(an_image()), "");
+    EXPECT_TRUE(comes_true(is_done));
+    EXPECT_EQ(output.dropped(), 17U);
+    // What waits in the queue counts before it is written.
+    EXPECT_THAT(few->add(an_image(512)), HasSubstr("images may not be sent to DICOM peer a"));
+  }
+  const Peers fresh;
+  DicomOutput output(options, nullptr, fresh.links());
+  EXPECT_TRUE(comes_true([&] { return fresh.a->stored().size() == 3 + 8; }));
 }
 
 TEST(DicomOutput, SendsAnImageThatIsLargerThanItsQueueAlone) {
@@ -187,7 +230,7 @@ TEST(DicomOutput, SendsAnImageThatIsLargerThanItsQueueAlone) {
   options.queue_mib = 1;
   DicomOutput output(options, nullptr, peers.links());
   const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
-  EXPECT_TRUE(scan->add(an_image(1024))) << "2 MiB";
+  EXPECT_EQ(scan->add(an_image(1024)), "") << "2 MiB";
   EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
 }
 
@@ -201,7 +244,7 @@ TEST(DicomOutput, GivesOneObjectAtTheEndOfAScanToPeersThatTakeIt) {
   options.peers = {"a=A@host:104/enhanced", "b=B@host:104"};
   DicomOutput output(options, nullptr, peers.links());
   auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline", "one.mrd");
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(scan->add(an_image()));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(scan->add(an_image()), "");
   EXPECT_TRUE(comes_true([&] { return peers.b->stored().size() == 3; }));
   EXPECT_EQ(peers.a->stored().size(), 0U) << "the scan goes on";
   EXPECT_GT(output.queued_bytes(), 0U);
@@ -224,10 +267,10 @@ TEST(DicomOutput, WritesWhatItKeepsWhenItEndsAndWhenItIsMuch) {
   {
     DicomOutput output(options, nullptr, peers.links());
     const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
-    EXPECT_TRUE(scan->add(an_image(600))) << "more than half of the queue";
+    EXPECT_EQ(scan->add(an_image(600)), "") << "more than half of the queue";
     EXPECT_TRUE(comes_true([&] { return output.status()[0].waiting.files == 1; }));
     EXPECT_TRUE(comes_true([&] { return output.queued_bytes() == 0; }));
-    EXPECT_TRUE(scan->add(an_image()));
+    EXPECT_EQ(scan->add(an_image()), "");
     EXPECT_TRUE(output.finish());
     EXPECT_EQ(output.status()[0].waiting.files, 2U);
   }
@@ -241,8 +284,9 @@ TEST(DicomOutput, DropsWhatCannotBeToldInDicomAndGoesOn) {
   const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
   protocol::Image bad = an_image();
   bad.head.field_of_view[0] = 0;
-  EXPECT_TRUE(scan->add(bad));
-  EXPECT_TRUE(scan->add(an_image()));
+  EXPECT_EQ(scan->add(bad), "");
+  EXPECT_TRUE(comes_true([&] { return output.dropped() == 1; }));
+  EXPECT_THAT(scan->add(an_image()), HasSubstr("an image cannot be told in DICOM and is not sent: "));
   EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
   EXPECT_EQ(output.dropped(), 1U);
 }
@@ -255,9 +299,9 @@ TEST(DicomOutput, KeepsOnDiskWhatAHangingPeerHasNotTaken) {
   {
     DicomOutput output(options_of(folder), nullptr, peers.links());
     const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
-    for (int i = 0; i < 5; ++i) EXPECT_TRUE(scan->add(an_image()));
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(scan->add(an_image()), "");
     EXPECT_TRUE(output.finish());
-    EXPECT_FALSE(scan->add(an_image())) << "it takes nothing more";
+    EXPECT_NE(scan->add(an_image()), "") << "it takes nothing more";
   }
   const Peers fresh;
   DicomOutput output(options_of(folder), nullptr, fresh.links());

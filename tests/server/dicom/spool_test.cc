@@ -1,7 +1,7 @@
 #include "server/dicom/spool.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,6 +12,8 @@
 
 namespace echotrain::server {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr std::uint64_t kBound = 1000;
 
@@ -150,6 +152,62 @@ TEST(DicomSpool, LeavesOtherPeersTheirShare) {
   EXPECT_NE(spool.put("b", "y").find("of at most"), std::string::npos);
   spool.remove("a", *spool.oldest("a"));
   EXPECT_EQ(spool.put("b", std::string(500, 'y')), "") << "the common part is for whoever needs it";
+}
+
+TEST(DicomSpool, AnOwnerGetsNoMoreThanItLeavesToOthers) {
+  const SpoolFolder folder;
+  auto spool = std::make_unique<Spool>(folder.path(), Spool::Limits{kBound}, std::vector<std::string>{"a"});
+  const std::string one = spool->owner("token:mr1"), other = spool->owner("token:mr2");
+  EXPECT_NE(one, other);
+  EXPECT_EQ(spool->put("a", std::string(400, 'x'), one), "");
+  EXPECT_THAT(spool->no_room("a", 101, one), HasSubstr("of this client's images for it are in the spool"));
+  EXPECT_THAT(spool->put("a", std::string(101, 'x'), one), HasSubstr("(dicom.spool_mib)"));
+  EXPECT_EQ(spool->put("a", std::string(100, 'x'), one), "") << "half";
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(spool->put("a", std::string(50, 'y'), other), "") << "half of the rest";
+  EXPECT_NE(spool->put("a", "y", other), "");
+  EXPECT_EQ(spool->put("a", std::string(125, 'z'), spool->owner("token:mr3")), "");
+  // The next server knows them by their files' names, which do not tell who they are.
+  EXPECT_THAT(spool->oldest("a")->filename().string(), testing::MatchesRegex("0+1-[0-9a-f]+\\.dcm"));
+  spool.reset();
+  spool = std::make_unique<Spool>(folder.path(), Spool::Limits{kBound}, std::vector<std::string>{"a"});
+  EXPECT_EQ(spool->owner("token:mr1"), one);
+  EXPECT_NE(spool->put("a", "x", one), "");
+  EXPECT_NE(spool->put("a", "x", other), "");
+  spool->put_aside("a", *spool->oldest("a"));
+  EXPECT_NE(spool->put("a", "x", one), "") << "what was put aside counts";
+  spool->remove("a", *spool->oldest("a"));
+  EXPECT_NE(spool->put("a", "x", one), "") << "400 of 775, which leave 225";
+  while (const auto file = spool->oldest("a")) spool->remove("a", *file);
+  EXPECT_EQ(spool->put("a", std::string(100, 'x'), one), "") << "500 of 1000";
+  const SpoolFolder elsewhere;
+  EXPECT_NE(Spool(elsewhere.path(), {kBound}, {"a"}).owner("token:mr1"), one) << "no digest that can be looked up";
+}
+
+/// A peer's part is shared out by itself: what waits for one that is down takes nothing from another.
+TEST(DicomSpool, AnOwnersPartIsOfEachPeer) {
+  const SpoolFolder folder;
+  Spool spool(folder.path(), {kBound}, {"a", "b"});
+  const std::string one = spool.owner("token:mr1"), other = spool.owner("token:mr2");
+  EXPECT_EQ(spool.put("a", std::string(375, 'x'), one), "") << "half of 250 and the common 500";
+  EXPECT_NE(spool.put("a", "x", one), "");
+  EXPECT_EQ(spool.put("a", std::string(187, 'x'), other), "");
+  EXPECT_EQ(spool.put("b", std::string(200, 'x'), one), "");
+}
+
+TEST(DicomSpool, GivesNoNumberThatAnythingHas) {
+  const SpoolFolder folder;
+  { const Spool makes_folders(folder.path(), {kBound}, {"a"}); }
+  std::filesystem::create_directory(folder.path() / "a" / "refused" / "00000000000000000007.dcm");
+  {
+    Spool spool(folder.path(), {kBound}, {"a"});
+    EXPECT_EQ(spool.put("a", "x"), "");
+    EXPECT_EQ(spool.oldest("a")->filename(), "00000000000000000008.dcm");
+    spool.remove("a", *spool.oldest("a"));
+  }
+  std::filesystem::create_directory(folder.path() / "a" / "00000000000000000009.dcm");
+  Spool spool(folder.path(), {kBound}, {"a"});
+  EXPECT_EQ(spool.put("a", "x"), "");
+  EXPECT_EQ(spool.oldest("a")->filename(), "00000000000000000010.dcm");
 }
 
 TEST(DicomSpool, BelongsToOneProcessAtATime) {
