@@ -2,6 +2,8 @@
 # On a machine with a GPU, from a bundle (.ci/bundle.sh): every CUDA test, all four sanitizers and the GPU benchmarks; logs and
 # JSON go to OUT_DIR, a few lines to the terminal. Stops at no failure, so that one run on a GPU gives all results.
 #   .ci/gpu.sh BUNDLE_DIR OUT_DIR [tests] [sanitizers] [bench] [errors]       (default: all four)
+# SANITIZERS_S=N: seconds for memcheck and synccheck, then again for racecheck and initcheck, which need half an hour for all
+# tests. SANITIZERS_PART=2/8: of these two the second of eight parts, where a machine is lent for minutes.
 set -uo pipefail
 bundle=$1 out=$2
 shift 2
@@ -36,7 +38,7 @@ launched() {
 check() {
   local name=$1 filter=$2 begin=$SECONDS ended=0
   shift 2
-  env ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off "$@" timeout "$(left)" "$sanitizer" --tool "${name%%_*}" \
+  env ECHOTRAIN_FEW=1 ECHOTRAIN_AUTOTUNE=off "$@" timeout -k 5 "$(left)" "$sanitizer" --tool "${name%%_*}" \
     --error-exitcode 9 "$bundle/bin/test_numerics" --gtest_filter="$filter" >"$out/$name.log" 2>&1 || ended=$?
   echo "$ended" >"$out/$name.status"
   echo $((SECONDS - begin)) >"$out/$name.seconds"
@@ -72,26 +74,36 @@ for part in $parts; do
       # Smaller problems, which launch the same kernels: the lists of all tests and of these are compared. StopOn measures
       # seconds, of which kernels take many times as many here; FftTest's large sizes are cuFFT's kernels alone.
       few='*Cuda*-StopOn*:FftTest/Cuda.LargeOddSizes:FftTest/Cuda.ManyItems'
-      # Few at a time: each launch waits for the device's turn among processes (seven together: some milliseconds). racecheck
+      # Two at a time: each launch waits for the device's turn among processes (seven together: some milliseconds). racecheck
       # takes minutes for Hopper's direct transform (a part of its tests follows it) and never ends in a graph that loops;
       # memcheck is right with such graphs only where it is alone on the GPU (at the end).
       hopper='DirectTransformTest/Cuda.Weights*:DirectTransformTest/Cuda.Box*:DirectTransformTest/Cuda.PartsOf*'
+      part=(GTEST_TOTAL_SHARDS=1 GTEST_SHARD_INDEX=0)
+      if [ -n "${SANITIZERS_PART:-}" ]; then
+        part=(GTEST_TOTAL_SHARDS="${SANITIZERS_PART#*/}" GTEST_SHARD_INDEX=$((${SANITIZERS_PART%/*} - 1)))
+      fi
       end=$((SECONDS + ${SANITIZERS_S:-250}))
-      { check racecheck "$few" ECHOTRAIN_HOPPER=off ECHOTRAIN_GRAPHS=off; check synccheck "$few" ECHOTRAIN_GRAPHS=off; } &
+      check memcheck "$few" ECHOTRAIN_GRAPHS=off &
       pids=$!
-      { for tool in initcheck memcheck; do check "$tool" "$few" ECHOTRAIN_GRAPHS=off; done; check racecheck_hopper "$hopper"; } &
+      check synccheck "$few" ECHOTRAIN_GRAPHS=off &
       pids+=" $!"
       { ECHOTRAIN_FEW=1 launched few "$few"; launched all '*Cuda*'; } &
+      for pid in $pids $!; do wait "$pid"; done
+      end=$((SECONDS + ${SANITIZERS_S:-250}))
+      { check racecheck_hopper "$hopper"; check racecheck "$few" ECHOTRAIN_HOPPER=off ECHOTRAIN_GRAPHS=off "${part[@]}"; } &
+      pids=$!
+      check initcheck "$few" ECHOTRAIN_GRAPHS=off "${part[@]}" &
       for pid in $pids $!; do wait "$pid"; done
       end=$((SECONDS + 60))
       check memcheck_graphs '*Pcg*Cuda*:ToeplitzTest/Cuda*'
       for tool in memcheck memcheck_graphs racecheck initcheck synccheck racecheck_hopper; do
         [ "$(cat "$out/$tool.status")" = 0 ] || status=1
-        echo "$tool: ended with $(cat "$out/$tool.status") (124: its time was over) after $(cat "$out/$tool.seconds") s"
+        echo "$tool: ended with $(cat "$out/$tool.status") (124: its time was over) after $(cat "$out/$tool.seconds") s;" \
+          "$(grep -c '^\[       OK' "$out/$tool.log") of $(sed -n 's/^\[==========\] Running \([0-9]*\) tests.*/\1/p' "$out/$tool.log") tests passed"
         report "$tool" "$out/$tool.log"
       done
       grep -vxFf "$out/launched_few" "$out/launched_all" | grep echotrain >"$out/launched_unchecked"
-      echo "of $(grep -c echotrain "$out/launched_all") kernels that tests launch, $(wc -l <"$out/launched_unchecked") are in no test under a sanitizer"
+      echo "of $(grep -c echotrain "$out/launched_all") kernels that tests launch, $(wc -l <"$out/launched_unchecked") are launched by none at its small size"
       for list in few all; do
         grep -q '^\[==========\].*ran' "$out/launches_$list.log" || { echo "launched_$list: cut off" && status=1; }
       done
