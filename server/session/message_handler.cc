@@ -113,7 +113,11 @@ asio::awaitable<void> MessageHandler::consume() {
         dialogue_.data_came();
         batch.back().arrival = now;
         batch.back().number = ++readouts_;
-        if (checks && !protocol::is_compressed(batch.back()))
+        const auto& head = batch.back().head;
+        if (protocol::is_compressed(batch.back()))
+          watchdog_.compressed(batch.back().data.bytes.size(),
+                               std::uint64_t{8} * head.number_of_samples * head.active_channels);
+        else if (checks)
           batch.back().known_finite = protocol::all_finite(batch.back());
         whole = data = true;
         ++handled;

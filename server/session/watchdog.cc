@@ -16,11 +16,13 @@ namespace {
 constexpr double kSlowestLink = 16 << 10;
 
 // While others wait for memory, data have to come so fast that they would fill what is reserved and not used within
-// this time [s]. No scan fills it so: of what the estimate counts, the samples of a frame are a third (Cartesian) or
-// less, and the rest is taken when the frame is whole, for its image. That is why it is this long: the first readout of
-// a Cartesian frame allocates its k-space, and two thirds stay unused while the frame comes. All of its lines may then
-// take 30 minutes, a fourth of them 7.5. Spokes through a grid of 192^3, one in 4 ms, would fill it in 7 minutes.
-constexpr double kFilledWithin_s = 3600;
+// this time [s]. No scan fills it so: of what the estimate counts, the samples of a frame are a third (Cartesian), a
+// fifth (with weights or maps of coils) or less, and the rest is taken when the frame is whole, for its image. That is
+// why it is this long: the first readout of a Cartesian frame allocates its k-space, and up to four fifths stay unused
+// while the frame comes. All of its lines may then take an hour, and a fourth of them (R = 4) 15 minutes.
+constexpr double kFilledWithin_s = 4 * 3600;
+// Compressed samples count as what they are expanded to, up to so many times what came: zeros cost nothing to send.
+constexpr std::uint64_t kMostExpanded = 4;
 
 }  // namespace
 
@@ -89,8 +91,14 @@ double Watchdog::slowest_pace() const {
   return account.borrowed() > 0 ? kSlowestLink : static_cast<double>(unused) / kFilledWithin_s;
 }
 
+std::uint64_t Watchdog::data_in() const { return connection_.status->bytes_in + expanded_; }
+
+void Watchdog::compressed(std::uint64_t bytes, std::uint64_t plain) {
+  expanded_ += std::min(plain - std::min(plain, bytes), (kMostExpanded - 1) * bytes);
+}
+
 void Watchdog::check_pause(Clock::time_point now) {
-  const bool trickles = stalled(pace_, now, options_.pause_s, connection_.status->bytes_in, slowest_pace()) &&
+  const bool trickles = stalled(pace_, now, options_.pause_s, data_in(), slowest_pace()) &&
                         connection_.environment.reservations->calls_back();
   if (pause_ && awaited_ == Awaited::data && !connection_.ending() &&
       (trickles || now > last_data_ + seconds(options_.pause_s)))
@@ -187,7 +195,7 @@ void Watchdog::set_spilling(bool spilling, Clock::time_point now) {
 void Watchdog::excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault) {
   if (!since) return;
   message_.began = now;
-  if (fault == Fault::server) pace_ = {now, connection_.status->bytes_in};
+  if (fault == Fault::server) pace_ = {now, data_in()};
   if (awaited_ == Awaited::data && fault == Fault::server) {
     awaited_since_ = std::min(now, awaited_since_ + (now - *since));
     message_began_ = std::min(now, message_began_ + (now - *since));
@@ -219,7 +227,7 @@ void Watchdog::place_wait_begins(Clock::time_point since) {
 void Watchdog::place_wait_ends() {
   place_until_.reset();
   last_data_ = Clock::now();
-  pace_ = {last_data_, connection_.status->bytes_in};
+  pace_ = {last_data_, data_in()};
 }
 
 void Watchdog::set_alarm(Clock::time_point when, std::function<void()> ring) { alarm_ = {when, std::move(ring)}; }

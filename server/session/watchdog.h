@@ -56,6 +56,9 @@ class Watchdog {
   };
   void received(Received state);
 
+  /// Samples that came in `bytes` are expanded to `plain` bytes.
+  void compressed(std::uint64_t bytes, std::uint64_t plain);
+
   void write_begins();
   /// `bytes` of the write under way have been given to the network.
   void wrote(std::uint64_t bytes) { written_ = bytes; }
@@ -69,8 +72,8 @@ class Watchdog {
   void set_alarm(Clock::time_point when, std::function<void()> ring);
   void clear_alarm() { alarm_.reset(); }
   /// Calls `ring` again and again while no data have come for pause_s, and, while others wait for memory, when for as
-  /// long less has come than would fill within an hour what the scan has reserved and does not use; or, where it
-  /// borrows, less than 16 KiB/s.
+  /// long less has come than would fill within four hours what the scan has reserved and does not use; or, where it
+  /// borrows, less than 16 KiB/s. Compressed samples count as up to four times what came of them.
   void on_pause(std::function<void()> ring) { pause_ = std::move(ring); }
 
   /// Calls `look` at each look at the clock, also when the peer is lost.
@@ -93,6 +96,7 @@ class Watchdog {
   };
   static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes, double slowest);
   double slowest_pace() const;
+  std::uint64_t data_in() const;
   bool over() const { return stopped_ || connection_.end.gone; }
   void excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault);
   void check_alarm(Clock::time_point now);
@@ -128,7 +132,8 @@ class Watchdog {
   std::optional<Alarm> alarm_;
   std::function<void()> pause_;
   std::function<void(Clock::time_point)> look_;
-  Period pace_{began_};                   // of all that comes while the session takes it
+  Period pace_{began_};                   // of data_in() while the session takes it
+  std::uint64_t expanded_ = 0;            // what compressed samples are beyond what came
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
   std::optional<Clock::time_point> place_until_, drain_until_;
   bool place_wait_over_ = false, drain_over_ = false;

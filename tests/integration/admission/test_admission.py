@@ -275,7 +275,7 @@ def test_memory_that_nobody_uses_goes_to_who_waits(start):
 
 
 class Tricklers:
-    """Scans that reserve by headers, each of which sends 26 KiB/s of readouts for which no frame is opened."""
+    """Scans that reserve by headers, each of which sends up to 21 KiB/s of readouts for which no frame is opened."""
 
     def __init__(self, server):
         self.server, self.holders, self.stop = server, [], threading.Event()
@@ -292,7 +292,7 @@ class Tricklers:
         self.holders.append(connect(self.server, source, wire.config_file("cartesian_3d"), wire.header(header)))
 
     def trickle(self):
-        while not self.stop.wait(0.16):
+        while not self.stop.wait(0.2):
             for holder in self.holders:
                 try:
                     holder.sendall(self.readout)
@@ -320,7 +320,7 @@ def memory_taken(server):
 
 def test_many_addresses_that_send_a_little_do_not_hold_the_memory(start):
     """Two addresses reserve all that they may, four what is kept for first scans. What a large one sends would fill its
-    reservation in five hours."""
+    reservation in six hours."""
     server = start("--memory-mib", MEMORY_MIB, "--pause-s", 1)
     with Tricklers(server) as tricklers:
         for source in ("127.0.0.2", "127.0.0.3"):

@@ -171,9 +171,12 @@ struct Reserving {
         {std::make_shared<numerics::MemoryAccount>(session.environment.memory), 400 * kMib, "other"}, [] {});
     ASSERT_TRUE(session.environment.reservations->calls_back());
   }
-  /// Whether the scan has to pause after another period in which `kib_s` came each second.
-  bool pauses_at(double kib_s) {
-    session.connection.status->bytes_in += static_cast<std::uint64_t>(kib_s * 1024 * kPeriod_s);
+  /// Whether the scan has to pause after another period in which `kib_s` came each second, to be expanded so.
+  bool pauses_at(double kib_s, double expands_by = 1) {
+    const auto bytes = static_cast<std::uint64_t>(kib_s * 1024 * kPeriod_s);
+    session.connection.status->bytes_in += bytes;
+    if (expands_by > 1)
+      session.watchdog.compressed(bytes, static_cast<std::uint64_t>(static_cast<double>(bytes) * expands_by));
     s += kPeriod_s;
     session.data(s);
     rung = false;
@@ -190,16 +193,16 @@ struct Reserving {
   bool rung = false;
 };
 
-TEST(Watchdog, WhatIsReservedAndUnusedHasToBeFilledWithinAnHourWhileOthersWait) {
-  Reserving large(360 * kMib);  // 102.4 KiB/s
+TEST(Watchdog, WhatIsReservedAndUnusedHasToBeFilledWithinFourHoursWhileOthersWait) {
+  Reserving large(360 * kMib);  // 25.6 KiB/s
   EXPECT_FALSE(large.pauses_at(1)) << "nobody waits";
   large.others_wait();
-  EXPECT_TRUE(large.pauses_at(26));
-  EXPECT_TRUE(large.pauses_at(98));
-  EXPECT_FALSE(large.pauses_at(104));
+  EXPECT_TRUE(large.pauses_at(17));
+  EXPECT_TRUE(large.pauses_at(24.5));
+  EXPECT_FALSE(large.pauses_at(26));
   large.account.take(324 * kMib);  // 36 are left
-  EXPECT_FALSE(large.pauses_at(11));
-  EXPECT_TRUE(large.pauses_at(9.8));
+  EXPECT_FALSE(large.pauses_at(2.7));
+  EXPECT_TRUE(large.pauses_at(2.4));
   large.account.take(36 * kMib);
   EXPECT_FALSE(large.pauses_at(0.1)) << "there is nothing to lend";
   large.account.add(1);
@@ -207,12 +210,25 @@ TEST(Watchdog, WhatIsReservedAndUnusedHasToBeFilledWithinAnHourWhileOthersWait) 
   EXPECT_TRUE(large.pauses_at(15));
 }
 
-// A cine of 128 x 128 with 4 channels reserves 2.5 MiB: 0.71 KiB/s, where a frame takes 12 minutes.
+// A volume with GRAPPA or SENSE reserves five times its samples, and uses one part from the first line on. A fourth of
+// the lines within 10 minutes is 1/2400 of the samples a second, and 1/3600 is asked for.
+TEST(Watchdog, AnAcceleratedVolumeKeepsWhatItsImageNeeds) {
+  constexpr double kSamples_kib = 80 << 10, kTaken_s = 600;
+  Reserving volume(400 * kMib);
+  volume.others_wait();
+  volume.account.take(80 * kMib);
+  EXPECT_FALSE(volume.pauses_at(kSamples_kib / 4 / kTaken_s));
+  EXPECT_FALSE(volume.pauses_at(kSamples_kib / 4 / 4 / kTaken_s, 4)) << "compressed";
+  EXPECT_TRUE(volume.pauses_at(kSamples_kib / 4 / 2 / kTaken_s)) << "in 20 minutes";
+  EXPECT_TRUE(volume.pauses_at(kSamples_kib / 4 / 8 / kTaken_s, 64)) << "no more than 4 times what came counts";
+}
+
+// A cine of 128 x 128 with 4 channels reserves 2.5 MiB: 0.18 KiB/s, where a frame takes 49 minutes.
 TEST(Watchdog, ASlowScanThatReservesLittleKeepsIt) {
   Reserving cine(5 * kMib / 2);
   cine.others_wait();
-  EXPECT_FALSE(cine.pauses_at(1));
-  EXPECT_TRUE(cine.pauses_at(0.68));
+  EXPECT_FALSE(cine.pauses_at(0.25));
+  EXPECT_TRUE(cine.pauses_at(0.17));
 }
 
 TEST(Watchdog, ThePaceIsThatOfTheTimeInWhichTheServerTakesData) {
