@@ -69,6 +69,17 @@ bool Reservations::is_due(const Ticket& ticket) const {
   return may_reserve(ticket) && all - (ticket.counted_ ? has : 0) + wants <= share() && all <= part_of(address);
 }
 
+// What it has lent goes to those first for whom it was lent, until it has waited for the patience: else who needs what
+// two have lent would never get it. What is kept for small first scans is theirs alone.
+bool Reservations::stands_behind(const Ticket& ticket, const Ticket& other) const {
+  return ticket.counted_ && !other.counted_ && !is_overdue(ticket) && other.waits_since_ <= ticket.lent_at_ &&
+         may_take_kept(other) == may_take_kept(ticket) && is_due(other);
+}
+
+bool Reservations::is_overdue(const Ticket& ticket) const {
+  return ticket.counted_ && Clock::now() >= ticket.waits_since_ + patience_;
+}
+
 std::uint64_t Reservations::part_of(const std::string& address) const {
   std::set<std::string_view> addresses;
   for (const auto& [name, held] : held_) addresses.insert(name);
@@ -155,7 +166,7 @@ bool Reservations::grant(Ticket& ticket) {
       ticket.scans_beside_ = held_[wish.address].scans++;
       counted_.push_back(&ticket);
     }
-  } else if (!ticket.counted_ || Clock::now() < ticket.waits_since_ + patience_) {
+  } else if (!is_overdue(ticket)) {
     return false;  // of several who regain, each may have what another waits for: none waits for ever
   }
   ticket.granted_ = true;
@@ -195,6 +206,7 @@ bool Reservations::Ticket::give_back_unused() {
     if (!granted_ || !wanted || used >= reserved_) return false;
     all_->reserve(*this, used);
     granted_ = false;
+    lent_at_ = Clock::now();
   }
   all_->look_again();
   return true;
@@ -218,7 +230,10 @@ void Reservations::Ticket::regain() {
   if (granted_ || in_line_) return;
   waits_since_ = Clock::now();
   std::list<Ticket*>& line = all_->line_;
-  const auto place = std::find_if(line.begin(), line.end(), [](const Ticket* each) { return !each->counted_; });
+  const auto before = std::find_if(line.rbegin(), line.rend(), [this](const Ticket* each) {
+    return each->counted_ || all_->stands_behind(*this, *each);
+  });
+  const auto place = before.base();
   if (place == line.begin() && all_->grant(*this)) return;
   in_line_ = true;
   line.insert(place, this);
@@ -239,7 +254,9 @@ void Reservations::look_again() {
       for (auto place = line_.begin(); place != line_.end();) {
         Ticket& ticket = **place;
         const bool turn = all || ticket.counted_ || is_due(ticket);
-        if (turn && (!calls_back_ || may_take_kept(ticket)) && grant(ticket)) {
+        const bool behind =
+            std::any_of(line_.begin(), place, [&](const Ticket* each) { return stands_behind(ticket, *each); });
+        if (turn && !behind && (!calls_back_ || may_take_kept(ticket) || is_overdue(ticket)) && grant(ticket)) {
           wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
           place = line_.erase(place);
         } else {

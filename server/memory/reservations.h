@@ -22,8 +22,8 @@ namespace echotrain::server {
 /// come first served. An eighth of the budget is kept for small scans (a quarter of that eighth each) of addresses that
 /// have none: these overtake. What one address has reserved is at most half of the rest: those who wait because of that
 /// hold up nobody else. What a scan that does nothing has not used of its reservation is called back while others wait;
-/// when it goes on, it stands before all who have had nothing. The last quarter of the line, rounded down, is for
-/// addresses that have none in it. Thread-safe. Tickets keep it alive.
+/// when it goes on, it stands before all who have had nothing, but those who waited for this when it gave it back. The
+/// last quarter of the line, rounded down, is for addresses that have none in it. Thread-safe. Tickets keep it alive.
 ///
 /// What a scan takes beyond its reservation is borrowed: from all but what is left of that eighth. Where an address
 /// that has no more than its part, and with what it waits for no more than half of the rest, has waited for a while,
@@ -63,8 +63,9 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     /// Its scan does nothing for the moment: while others wait, gives back what is reserved and not used. From then on
     /// it is not granted: ask again with regain(). False: it keeps all. For one strand.
     bool give_back_unused();
-    /// After that: asks for all of it again, behind those who regain and before all others. Granted in any case once it
-    /// has waited for the patience: what it then takes beyond the part that it has kept is borrowed.
+    /// After that: asks for all of it again, behind those who regain, and who waited and could reserve when it gave it
+    /// back, and before all others. Granted in any case once it has waited for the patience: what it then takes beyond
+    /// the part that it has kept is borrowed.
     void regain();
     /// Its scan has to give back what it borrows. It stays so; the ticket is woken.
     bool is_to_end() const { return ends_; }
@@ -87,7 +88,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     bool in_line_ = false, counted_ = false;  // counted: among the scans of its address
     bool stuck_ = false;
     std::atomic<bool> ends_ = false;
-    Clock::time_point waits_since_;
+    Clock::time_point waits_since_, lent_at_;
     std::uint64_t reserved_ = 0;     // of the wish
     std::int64_t scans_beside_ = 0;  // until granted, as well
   };
@@ -120,6 +121,8 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   bool may_take_kept(const Ticket& ticket) const;
   std::uint64_t had_by(const std::string& address, bool without_ending = false) const;
   bool is_due(const Ticket& ticket) const;
+  bool stands_behind(const Ticket& ticket, const Ticket& other) const;
+  bool is_overdue(const Ticket& ticket) const;
   std::uint64_t part_of(const std::string& address) const;
   std::uint64_t room_for(const Ticket& ticket) const;
   std::uint64_t coming() const;

@@ -105,7 +105,7 @@ TEST_F(ReservationsTest, WhoHasLentRegainsBeforeAllOthers) {
   auto lender = ask_in(50, "a"), second = ask_in(40, "b"), other = ask_in(30, "c");
   EXPECT_TRUE(lender->give_back_unused());
   EXPECT_TRUE(other->granted());
-  auto late = ask_in(40, "d"), later = ask_in(20, "e");
+  auto late = ask_in(40, "d"), later = ask_in(20, "e");  // both after it has lent
   EXPECT_FALSE(late->granted() || later->granted());
   lender->regain();
   EXPECT_FALSE(lender->granted());
@@ -117,12 +117,61 @@ TEST_F(ReservationsTest, WhoHasLentRegainsBeforeAllOthers) {
   EXPECT_FALSE(late->granted()) << "40 + 50 + 40 are more than 100 of 114";
 }
 
-TEST_F(ReservationsTest, WhoeverFitsRegainsAtOnceThoughOthersWait) {
-  auto lender = ask(20, "a"), second = ask(50, "b"), fourth = ask(10, "d"), third = ask(45, "c");
+// Each lends for a moment: who waits gets what two of them have lent.
+TEST_F(ReservationsTest, WhoNeedsWhatTwoLendGetsItThoughEachGoesOn) {
+  const auto all = std::make_shared<Reservations>(budget_, 8, std::chrono::hours(1), std::chrono::hours(1));
+  const auto ask_in = [&](std::uint64_t bytes, const std::string& address) {
+    return all->ask({account(), bytes, address}, [] {});
+  };
+  auto one = ask_in(30, "a"), two = ask_in(30, "b"), three = ask_in(30, "c");
+  auto waits = ask_in(50, "d");
+  EXPECT_TRUE(one->give_back_unused());
+  auto late = ask_in(5, "e");
+  one->regain();
+  EXPECT_FALSE(waits->granted() || one->granted() || late->granted());
+  EXPECT_EQ(waits->position(), 0);
+  EXPECT_EQ(one->position(), 1);
+  EXPECT_EQ(late->position(), 2) << "it had not waited when the first one lent";
+  EXPECT_TRUE(two->give_back_unused());
+  EXPECT_TRUE(waits->granted());
+  two->regain();
+  EXPECT_FALSE(one->granted() || two->granted());
+  waits.reset();
+  EXPECT_TRUE(one->granted() && two->granted());
+}
+
+TEST_F(ReservationsTest, WhoHasLentGoesOnAfterItsPatienceThoughOthersWait) {
+  const auto at_once = std::make_shared<Reservations>(budget_, 8, std::chrono::hours(1), Clock::duration());
+  const auto ask_in = [&](std::uint64_t bytes, const std::string& address) {
+    return at_once->ask({account(), bytes, address}, [] {});
+  };
+  auto lender = ask_in(20, "a"), second = ask_in(50, "b"), fourth = ask_in(10, "d"), third = ask_in(45, "c");
   EXPECT_TRUE(lender->give_back_unused());
   EXPECT_FALSE(third->granted());
   lender->regain();
   EXPECT_TRUE(lender->granted());
+}
+
+// What small first scans lend is kept for such scans.
+TEST_F(ReservationsTest, OnlyWhoCouldHaveWhatWasLentGoesBeforeWhoLentIt) {
+  const auto all = std::make_shared<Reservations>(budget_, 16, std::chrono::hours(1), std::chrono::hours(1));
+  const auto ask_in = [&](std::uint64_t bytes, const std::string& address) {
+    return all->ask({account(), bytes, address}, [] {});
+  };
+  std::vector<std::unique_ptr<Reservations::Ticket>> small;
+  auto one = ask_in(50, "a"), two = ask_in(50, "b"), large = ask_in(40, "c");
+  for (const char* address : {"d", "e", "f", "g", "h"}) small.push_back(ask_in(2, address));
+  EXPECT_TRUE(small[0]->give_back_unused());
+  small[0]->regain();
+  EXPECT_TRUE(small[0]->granted()) << "the large one could not have it";
+  for (const char* address : {"i", "j"}) small.push_back(ask_in(2, address));  // 14 are reserved
+  auto waits = ask_in(3, "k");
+  EXPECT_TRUE(small[0]->give_back_unused());
+  small[0]->regain();
+  all->look_again();
+  EXPECT_FALSE(waits->granted() || small[0]->granted());
+  EXPECT_TRUE(small[1]->give_back_unused());
+  EXPECT_TRUE(waits->granted());
 }
 
 // Each has kept what the other waits for.
