@@ -87,12 +87,13 @@ std::string ScanTurn::why_it_ends() const {
   const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   const std::string takes =
       fmt::format("this one takes {:.1f} MiB, {:.1f} more than ", mib(used), mib(used - std::min(used, reserved)));
-  if (needs_.bytes > reserved)  // its header may be true
+  const bool cut_by_address = needs_.bytes > reserved;
+  if (cut_by_address || needs_.estimate > reserved)  // its header may be true
     return takes + fmt::format(
-                       "the {:.1f} that this server reserves for one address (7/16 of memory_mib), whatever the "
-                       "header says; send it again when others need less, or let the server have more memory "
-                       "(memory_mib)",
-                       mib(reserved));
+                       "the {:.1f} that this server reserves for one {}, whatever the header says; send it "
+                       "again when others need less, or let the server have more memory ({})",
+                       mib(reserved), cut_by_address ? "address (7/16 of memory_mib)" : "session",
+                       cut_by_address ? "memory_mib" : "session_memory_mib");
   return takes +
          "its header made the server reserve; send it again later, with its true sizes and number of channels in "
          "the header, or let the server have more memory (memory_mib)";

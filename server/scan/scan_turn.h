@@ -30,6 +30,7 @@ class ScanTurn {
     numerics::Backend backend = numerics::Backend::cpu;
     std::uint64_t bytes = 0;         ///< of the machine's memory
     std::uint64_t device_bytes = 0;  ///< that it will probably take of a GPU
+    std::uint64_t estimate = 0;      ///< of the header, before `bytes` was cut to what a session may have
   };
   /// What came of asking, as far as the client hears of it.
   struct Answer {

@@ -55,7 +55,7 @@ ScanTurn::Needs ScanRunner::needs(const ScanRequest& request, numerics::Backend 
       memory_estimate(request.header, *request.plan, backend) + step_memory(request.header, *request.plan, options);
   const std::uint64_t on_device = memory_estimate(request.header, *request.plan, numerics::Backend::cpu);
   return {backend, std::min(wanted, session_memory(options, *connection_.environment.memory)),
-          std::min(on_device, device_memory(options))};
+          std::min(on_device, device_memory(options)), wanted};
 }
 
 void ScanRunner::tell(const ScanTurn::Answer& answer) {

@@ -102,16 +102,19 @@ TEST_F(ScanTurnTest, ANewScanKeepsThePlaceOnItsBackendOnly) {
   EXPECT_TRUE(other.has_place());
 }
 
-// Of a scan that would need more than one address may have the header is true.
+// Of a scan that would need more than one address or session may have the header is true.
 TEST_F(ScanTurnTest, AScanThatHasToEndHearsWhetherItsHeaderIsToBlame) {
-  ScanTurn modest = turn("a"), large = turn("b");
-  modest.ask_for_memory({Backend::cpu, 10, 0});
+  ScanTurn modest = turn("a"), large = turn("b"), cut = turn("c");
+  modest.ask_for_memory({Backend::cpu, 10, 0, 10});
   EXPECT_THAT(modest.why_it_ends(), HasSubstr("more than its header made the server reserve; send it again later, with "
                                               "its true sizes"));
   large.ask_for_memory({Backend::cpu, 60, 0});
   EXPECT_TRUE(large.has_memory());
   EXPECT_THAT(large.why_it_ends(), HasSubstr("that this server reserves for one address (7/16 of memory_mib)"));
   EXPECT_THAT(large.why_it_ends(), Not(HasSubstr("true sizes")));
+  cut.ask_for_memory({Backend::cpu, 20, 0, 60});
+  EXPECT_THAT(cut.why_it_ends(), HasSubstr("that this server reserves for one session, whatever the header says"));
+  EXPECT_THAT(cut.why_it_ends(), HasSubstr("(session_memory_mib)"));
 }
 
 TEST_F(ScanTurnTest, WhoWaitsForMemoryKeepsNoPlace) {
