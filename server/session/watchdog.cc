@@ -98,6 +98,7 @@ void Watchdog::compressed(std::uint64_t bytes, std::uint64_t plain) {
 }
 
 void Watchdog::check_pause(Clock::time_point now) {
+  if (held_since_ && fault_ == Fault::server) return;  // nothing can come
   const bool trickles = stalled(pace_, now, options_.pause_s, data_in(), slowest_pace()) &&
                         connection_.environment.reservations->calls_back();
   if (pause_ && awaited_ == Awaited::data && !connection_.ending() &&
@@ -198,6 +199,7 @@ void Watchdog::excuse(std::optional<Clock::time_point>& since, Clock::time_point
   if (fault == Fault::server) pace_ = {now, data_in()};
   if (awaited_ == Awaited::data && fault == Fault::server) {
     awaited_since_ = std::min(now, awaited_since_ + (now - *since));
+    last_data_ = std::min(now, last_data_ + (now - *since));
     message_began_ = std::min(now, message_began_ + (now - *since));
   }
   since.reset();
@@ -224,9 +226,9 @@ void Watchdog::place_wait_begins(Clock::time_point since) {
   if (!place_wait_over_) place_until_ = since + seconds(options_.wait_timeout_s);
 }
 
-void Watchdog::place_wait_ends() {
+void Watchdog::place_wait_ends(Clock::time_point now) {
   place_until_.reset();
-  last_data_ = Clock::now();
+  last_data_ = now;
   pace_ = {last_data_, data_in()};
 }
 

@@ -66,7 +66,7 @@ class Watchdog {
 
   /// A scan waits for its place from `since` on. After wait_timeout_s the session ends and place_wait_over() is true.
   void place_wait_begins(Clock::time_point since);
-  void place_wait_ends();
+  void place_wait_ends(Clock::time_point now = Clock::now());
   bool place_wait_over() const { return place_wait_over_; }
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
   void set_alarm(Clock::time_point when, std::function<void()> ring);
@@ -134,7 +134,7 @@ class Watchdog {
   std::function<void(Clock::time_point)> look_;
   Period pace_{began_};                   // of data_in() while the session takes it
   std::uint64_t expanded_ = 0;            // what compressed samples are beyond what came
-  Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
+  Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on; less what is excused
   std::optional<Clock::time_point> place_until_, drain_until_;
   bool place_wait_over_ = false, drain_over_ = false;
 };

@@ -242,8 +242,27 @@ TEST(Watchdog, ThePaceIsThatOfTheTimeInWhichTheServerTakesData) {
   Reserving late(360 * kMib);
   late.others_wait();
   late.session.connection.status->bytes_in += 100 * kMib;  // before its turn
-  late.session.watchdog.place_wait_ends();
+  late.session.watchdog.place_wait_ends(late.session.at(0));
   EXPECT_TRUE(late.pauses_at(1));
+}
+
+// The disk of the captures may stall for longer than pause_s.
+TEST(Watchdog, AScanWhoseInputTheServerHoldsBackDoesNotPause) {
+  for (const auto fault : {Watchdog::Fault::server, Watchdog::Fault::client}) {
+    Reserving scan(360 * kMib);
+    scan.others_wait();
+    Watched& session = scan.session;
+    session.watchdog.set_reading(false);
+    session.watchdog.hold_back(session.at(1), fault);
+    session.look(17);
+    EXPECT_EQ(scan.rung, fault == Watchdog::Fault::client);
+    if (fault == Watchdog::Fault::client) continue;
+    session.watchdog.release(session.at(18));
+    session.look(26.5);
+    EXPECT_FALSE(scan.rung) << "silent for 9.5 s of its own";
+    session.look(28.5);
+    EXPECT_TRUE(scan.rung);
+  }
 }
 
 TEST(Watchdog, NobodyIsBlamedWhileNothingIsRead) {
