@@ -13,7 +13,6 @@
 #include <map>
 #include <optional>
 #include <random>
-#include <ranges>
 #include <stdexcept>
 #include <system_error>
 #include <vector>
@@ -196,9 +195,9 @@ Removed remove_old_captures(const config::CaptureOptions& options, system_clock:
                                  ? std::numeric_limits<std::time_t>::min()
                                  : system_clock::to_time_t(now) - static_cast<std::time_t>(options.keep_days) * 86400;
   std::map<std::string, std::vector<const Found*>> owned;  // the oldest last
-  for (const Found& file : std::views::reverse(found))
-    if (file.changed.tv_sec >= oldest || !remove(file))
-      owned[std::string(*owner_in(file.path.filename().string()))].push_back(&file);
+  for (auto file = found.rbegin(); file != found.rend(); ++file)
+    if (file->changed.tv_sec >= oldest || !remove(*file))
+      owned[std::string(*owner_in(file->path.filename().string()))].push_back(&*file);
   if (options.keep_gib > 0)
     keep_equal_parts(
         owned, static_cast<std::uint64_t>(options.keep_gib) << 30, [](const Found* file) { return file->bytes; },
