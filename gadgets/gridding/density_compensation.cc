@@ -147,7 +147,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   // Decided once: what comes later may begin a shorter trajectory.
   const bool starts = open.batches.empty();
   if (starts) {
-    open.expected = known_.beginning(frame->key.encoding, trajectory_of(readouts));
+    open.expected = known_.beginning(*frame, readouts.data.shape()[2], trajectory_of(readouts));
     open.in_parts = open.expected || weights_per_readout(options_, frame->expected_readouts > 0);
   }
   if (!open.in_parts) return;
@@ -256,10 +256,12 @@ void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Sample
 KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Readouts>& batches, const Frame& frame) {
   std::vector<HostView<const float>> parts;
   for (const Readouts& batch : batches) parts.push_back(trajectory_of(batch));
-  if (auto known = known_.equal(frame.key.encoding, parts)) return remember(std::move(known), false, true);
+  const std::int64_t per_readout = batches.front().data.shape()[2];
+  if (auto known = known_.equal(frame, per_readout, parts)) return remember(std::move(known), false, true);
   auto made = std::make_shared<KnownTrajectory>();
   made->encoding = frame.key.encoding;
-  made->per_readout = batches.front().data.shape()[2];
+  made->per_readout = per_readout;
+  made->expected_readouts = frame.expected_readouts;
   made->components = batches.front().trajectory.shape()[2];
   std::int64_t points = 0;
   for (const auto& part : parts) points += part.size();

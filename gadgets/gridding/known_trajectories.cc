@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/resources.h"
+#include "gadgets/shared/scan_port.h"
 
 namespace echotrain {
 namespace {
@@ -45,6 +46,11 @@ std::string store_key(const protocol::Header& header, const DensityOptions& opti
   return key;
 }
 
+/// Whether the weights of such a frame's samples are those of `known` where their positions are the same.
+bool weighed_alike(const KnownTrajectory& known, const Frame& frame, std::int64_t per_readout) {
+  return known.per_readout == per_readout && known.expected_readouts == frame.expected_readouts;
+}
+
 }  // namespace
 
 bool follows(numerics::ThreadPool& threads, const KnownTrajectory& known, std::uint16_t encoding,
@@ -57,29 +63,33 @@ bool follows(numerics::ThreadPool& threads, const KnownTrajectory& known, std::u
 
 void KnownTrajectories::start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes) {
   scan_ = &scan;
+  owner_ = scan.compute.cache<ScanPort>().owner;
   key_ = store_key(header, options, scan, planes);
-  for (auto& trajectory : scan.compute.resources().get<TrajectoryStore>().find(key_)) {
+  for (auto& trajectory : scan.compute.resources().get<TrajectoryStore>().find(owner_, key_)) {
     scan.add_likely_positions(trajectory->positions);
     known_.push_back({std::move(trajectory), {}});
   }
 }
 
-std::shared_ptr<const KnownTrajectory> KnownTrajectories::beginning(std::uint16_t encoding,
+std::shared_ptr<const KnownTrajectory> KnownTrajectories::beginning(const Frame& frame, std::int64_t per_readout,
                                                                     numerics::HostView<const float> raw) const {
   for (const Known& known : known_)
-    if (follows(scan_->compute.threads(), *known.trajectory, encoding, raw, 0)) return known.trajectory;
+    if (weighed_alike(*known.trajectory, frame, per_readout) &&
+        follows(scan_->compute.threads(), *known.trajectory, frame.key.encoding, raw, 0))
+      return known.trajectory;
   return nullptr;
 }
 
 std::shared_ptr<const KnownTrajectory> KnownTrajectories::equal(
-    std::uint16_t encoding, const std::vector<numerics::HostView<const float>>& parts) const {
+    const Frame& frame, std::int64_t per_readout, const std::vector<numerics::HostView<const float>>& parts) const {
   std::int64_t samples = 0;
   for (const auto& part : parts) samples += part.shape()[0];
   for (const Known& known : known_) {
-    if (known.trajectory->positions->count() != samples) continue;
+    if (known.trajectory->positions->count() != samples || !weighed_alike(*known.trajectory, frame, per_readout))
+      continue;
     std::int64_t at = 0;
     const bool same = std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
-      return follows(scan_->compute.threads(), *known.trajectory, encoding, part,
+      return follows(scan_->compute.threads(), *known.trajectory, frame.key.encoding, part,
                      std::exchange(at, at + part.shape()[0]));
     });
     if (same) return known.trajectory;
@@ -91,7 +101,7 @@ KnownTrajectories::Known& KnownTrajectories::remember(std::shared_ptr<const Know
                                                       bool may_recur) {
   if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the next scan may repeat the first ones
     ++stored_;
-    scan_->compute.resources().get<TrajectoryStore>().add(key_, trajectory);
+    scan_->compute.resources().get<TrajectoryStore>().add(owner_, key_, trajectory);
   }
   auto at = std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.trajectory == trajectory; });
   if (at == known_.end()) at = known_.insert(known_.end(), {std::move(trajectory), {}});

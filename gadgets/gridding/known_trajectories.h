@@ -24,19 +24,21 @@ class KnownTrajectories {
     Array<float> weights;  // uploaded when first used
   };
 
-  /// Takes the trajectories of such scans from the store, and tells `scan` their positions.
+  /// Takes the trajectories of the same client's such scans from the store, and tells `scan` their positions.
   void start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes);
-  /// The trajectory that begins with `raw`; nullptr if there is none. raw: [sample, component].
-  std::shared_ptr<const KnownTrajectory> beginning(std::uint16_t encoding, numerics::HostView<const float> raw) const;
-  /// The trajectory that `parts`, [sample, component], are together; nullptr if there is none.
-  std::shared_ptr<const KnownTrajectory> equal(std::uint16_t encoding,
+  /// The trajectory of such a frame that begins with `raw`; nullptr if there is none. raw: [sample, component].
+  /// per_readout: samples of its first readouts, as for equal().
+  std::shared_ptr<const KnownTrajectory> beginning(const Frame& frame, std::int64_t per_readout,
+                                                   numerics::HostView<const float> raw) const;
+  /// The trajectory of such a frame that `parts`, [sample, component], are together; nullptr if there is none.
+  std::shared_ptr<const KnownTrajectory> equal(const Frame& frame, std::int64_t per_readout,
                                                const std::vector<numerics::HostView<const float>>& parts) const;
   /// Makes a trajectory this scan's most recent one.
   Known& remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new, bool may_recur);
 
  private:
   Scan* scan_ = nullptr;
-  std::string key_;           // of the store
+  std::string owner_, key_;   // of the store
   std::vector<Known> known_;  // most recent first, bounded
   std::size_t stored_ = 0;
 };

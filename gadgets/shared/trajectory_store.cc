@@ -1,37 +1,50 @@
 #include "gadgets/shared/trajectory_store.h"
 
+#include <map>
 #include <utility>
+
+#include "gadgets/shared/store/equal_parts.h"
 
 namespace echotrain {
 
-std::vector<std::shared_ptr<const KnownTrajectory>> TrajectoryStore::find(const std::string& key) const {
+std::vector<std::shared_ptr<const KnownTrajectory>> TrajectoryStore::find(const std::string& owner,
+                                                                          const std::string& key) const {
   const std::scoped_lock lock(mutex_);
   std::vector<std::shared_ptr<const KnownTrajectory>> found;
   for (const Entry& entry : entries_) {
-    if (entry.key != key) continue;
+    if (entry.owner != owner || entry.key != key) continue;
     entry.used = budget_->now();
     found.push_back(entry.known);
   }
   return found;
 }
 
-void TrajectoryStore::add(const std::string& key, std::shared_ptr<const KnownTrajectory> known) {
+void TrajectoryStore::add(const std::string& owner, const std::string& key,
+                          std::shared_ptr<const KnownTrajectory> known) {
   if (!known->paid && !budget_->make_room(known->bytes())) return;
   const std::scoped_lock lock(mutex_);
-  entries_.push_front({key, std::move(known), budget_->now()});
-  std::uint64_t bytes = 0, unpaid = 0;
+  Entry added{owner, key, std::move(known), budget_->now()};
+  if (bytes_of(added) > most_bytes_) return;
+  entries_.push_front(std::move(added));
+  std::map<std::string, std::vector<Entries::iterator>> owned;
   std::size_t of_key = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    of_key += entry->key == key ? 1 : 0;
-    const bool too_many = entry->key == key && of_key > kPerKey;
-    if (too_many || bytes + bytes_of(*entry) > most_bytes_) {
+    of_key += entry->owner == owner && entry->key == key ? 1 : 0;
+    if (entry->owner == owner && entry->key == key && of_key > kPerKey) {
       entry = entries_.erase(entry);
     } else {
-      bytes += bytes_of(*entry);
-      unpaid += unpaid_of(*entry);
+      owned[entry->owner].push_back(entry);
       ++entry;
     }
   }
+  keep_equal_parts(
+      owned, most_bytes_, [](Entries::iterator entry) { return bytes_of(*entry); },
+      [this](Entries::iterator entry) {
+        entries_.erase(entry);
+        return true;
+      });
+  std::uint64_t unpaid = 0;
+  for (const Entry& entry : entries_) unpaid += unpaid_of(entry);
   share_.set(unpaid);
 }
 

@@ -19,9 +19,10 @@ namespace echotrain {
 /// One frame's trajectory as it came, and what was made of it. Immutable.
 struct KnownTrajectory {
   std::uint16_t encoding = 0;
-  std::int64_t per_readout = 0;  ///< samples
-  std::int64_t components = 0;   ///< of a sample in `raw`
-  std::vector<float> raw;        ///< [sample, components], as it came
+  std::int64_t per_readout = 0;        ///< samples of the first readouts, by which all are weighed
+  std::int64_t expected_readouts = 0;  ///< of the frame (Frame::expected_readouts)
+  std::int64_t components = 0;         ///< of a sample in `raw`
+  std::vector<float> raw;              ///< [sample, components], as it came
   std::shared_ptr<const SamplePositions> positions;
   std::int64_t dropped = 0;                           ///< samples that lie beyond k-space's edge
   std::shared_ptr<const numerics::MemoryShare> paid;  ///< of who made it; null: the store pays
@@ -31,8 +32,9 @@ struct KnownTrajectory {
   }
 };
 
-/// Trajectories by the scans' header and density compensation. Those that no scan holds are dropped when the budget
-/// needs what they take. Thread-safe.
+/// Trajectories by the client, its scans' header and density compensation. No client finds or replaces what another one
+/// left; where room is short, who has most of it loses its oldest (keep_equal_parts). Those that no scan holds are
+/// dropped when the budget needs what they take. Thread-safe.
 class TrajectoryStore : private numerics::Droppable {
  public:
   explicit TrajectoryStore(std::uint64_t bytes,
@@ -44,20 +46,22 @@ class TrajectoryStore : private numerics::Droppable {
       : TrajectoryStore(resources.options().trajectory_cache_bytes, resources.memory()) {}
   ~TrajectoryStore() override { budget_->withdraw(*this); }
 
-  /// Those stored under `key`, the most recent first; at most kPerKey.
-  std::vector<std::shared_ptr<const KnownTrajectory>> find(const std::string& key) const;
-  void add(const std::string& key, std::shared_ptr<const KnownTrajectory> known);
+  /// Those that `owner` (ScanPort::owner) stored under `key`, the most recent first; at most kPerKey.
+  std::vector<std::shared_ptr<const KnownTrajectory>> find(const std::string& owner, const std::string& key) const;
+  void add(const std::string& owner, const std::string& key, std::shared_ptr<const KnownTrajectory> known);
 
   static constexpr std::size_t kPerKey = 32;
 
  private:
   struct Entry {
-    std::string key;
+    std::string owner, key;
     std::shared_ptr<const KnownTrajectory> known;
     mutable std::uint64_t used;  // when last, by the budget's clock
   };
   using Entries = std::list<Entry>;
-  static std::uint64_t bytes_of(const Entry& entry) { return entry.known->bytes() + entry.key.size() + sizeof(Entry); }
+  static std::uint64_t bytes_of(const Entry& entry) {
+    return entry.known->bytes() + entry.owner.size() + entry.key.size() + sizeof(Entry);
+  }
   static std::uint64_t unpaid_of(const Entry& entry) { return entry.known->paid ? 0 : bytes_of(entry); }
   Entries::const_iterator longest_unused() const;
   std::optional<std::uint64_t> unused_since() const override;

@@ -342,19 +342,30 @@ std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
 TEST(TrajectoryStore, KeepsTheMostRecentWithinItsBounds) {
   TrajectoryStore store(1200);
   const auto a = trajectory(100), b = trajectory(100), c = trajectory(100), huge = trajectory(1000);
-  store.add("one", a);
-  store.add("two", b);
-  EXPECT_EQ(store.find("one"), std::vector{a});
-  EXPECT_TRUE(store.find("three").empty());
-  store.add("one", c);  // 1200 bytes: the oldest goes
-  EXPECT_EQ(store.find("one"), std::vector{c});
-  EXPECT_EQ(store.find("two"), std::vector{b});
-  store.add("three", huge);
-  EXPECT_TRUE(store.find("three").empty());
-  EXPECT_EQ(store.find("one"), std::vector{c});
+  store.add("A", "one", a);
+  store.add("A", "two", b);
+  EXPECT_EQ(store.find("A", "one"), std::vector{a});
+  EXPECT_TRUE(store.find("A", "three").empty());
+  store.add("A", "one", c);  // 1200 bytes: the oldest goes
+  EXPECT_EQ(store.find("A", "one"), std::vector{c});
+  EXPECT_EQ(store.find("A", "two"), std::vector{b});
+  store.add("A", "three", huge);
+  EXPECT_TRUE(store.find("A", "three").empty());
+  EXPECT_EQ(store.find("A", "one"), std::vector{c});
   TrajectoryStore many(1 << 20);
-  for (std::size_t i = 0; i < TrajectoryStore::kPerKey + 3; ++i) many.add("one", trajectory(1));
-  EXPECT_EQ(many.find("one").size(), TrajectoryStore::kPerKey);
+  for (std::size_t i = 0; i < TrajectoryStore::kPerKey + 3; ++i) many.add("A", "one", trajectory(1));
+  EXPECT_EQ(many.find("A", "one").size(), TrajectoryStore::kPerKey);
+}
+
+TEST(TrajectoryStore, WhatOneClientLeavesIsNeitherFoundNorPushedOutByAnother) {
+  TrajectoryStore store(4000);
+  const auto mine = trajectory(100);
+  store.add("A", "one", mine);
+  EXPECT_TRUE(store.find("B", "one").empty());
+  for (std::size_t i = 0; i < TrajectoryStore::kPerKey + 3; ++i) store.add("B", "one", trajectory(1));
+  for (std::size_t i = 0; i < 40; ++i) store.add("B", "two", trajectory(100));  // 400 bytes and more, each
+  EXPECT_EQ(store.find("A", "one"), std::vector{mine});
+  EXPECT_FALSE(store.find("B", "two").empty());
 }
 
 }  // namespace
