@@ -44,9 +44,9 @@ std::vector<std::pair<std::string, std::string>> meta_values(const std::string& 
   pugi::xml_document document;
   if (!document.load_buffer(attributes.data(), attributes.size())) return values;
   for (const pugi::xml_node meta : document.child("ismrmrdMeta").children("meta")) {
-    for (const pugi::xml_node value : meta.children("value")) {
-      values.emplace_back(meta.child_value("name"), value.child_value());
-    }
+    const std::string_view name = meta.child_value("name");  // looked for once: it may stand after many values
+    if (name.size() > kLongestMetaName) continue;
+    for (const pugi::xml_node value : meta.children("value")) values.emplace_back(name, value.child_value());
   }
   return values;
 }

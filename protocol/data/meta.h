@@ -1,6 +1,7 @@
 // The ismrmrdMeta attributes of images.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -9,6 +10,8 @@
 
 namespace echotrain::protocol {
 
+/// Longer names are left out by meta_values() [bytes]: each of many values would repeat one.
+inline constexpr std::size_t kLongestMetaName = 128;
 /// Names and values in order, one entry per value. Empty for text that is not ismrmrdMeta XML.
 std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes);
 /// The first value of `name`, or empty.
