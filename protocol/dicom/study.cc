@@ -116,7 +116,8 @@ void read_equipment(const pugi::xml_node& root, Study& study) {
 
 }  // namespace
 
-Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise, std::string_view occasion) {
+Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise, std::string_view occasion,
+                 std::string_view owner) {
   Study study;
   pugi::xml_document document;
   const bool parsed = static_cast<bool>(document.load_buffer(header_xml.data(), header_xml.size()));
@@ -133,7 +134,8 @@ Study read_study(std::string_view header_xml, bool patient, std::string_view oth
   // Measurements of one examination share the study, where the header names it.
   const std::string_view named = value(child(root, "studyInformation"), "studyInstanceUID");
   const std::string_view measurement_id = value(child(root, "measurementInformation"), "measurementID");
-  if (!occasion.empty() && (named.empty() || measurement_id.empty())) study.key += '\n' + std::string(occasion);
+  const std::string_view apart = named.empty() || measurement_id.empty() ? occasion : owner;
+  if (!apart.empty()) study.key += '\n' + std::string(apart);
   if (study.study_uid.empty()) study.study_uid = uid_of("study\n" + (named.empty() ? study.key : std::string(named)));
   if (study.frame_uid.empty()) {
     const std::string_view frame = value(child(root, "measurementInformation"), "frameOfReferenceUID");

@@ -27,8 +27,9 @@ struct Study {
 /// Reads an ISMRMRD header; one that is empty or no XML (FIRE's "Dummy XML header") says nothing. With `patient`,
 /// patient's fields, accession number, referring physician, study ID and the header's own studyInstanceUID and
 /// frameOfReferenceUID are kept; without, nothing of these, and UIDs are digests. The key is the measurementID and the
-/// header's text, or `otherwise` where there is no header; and the `occasion`, which tells scans of equal headers
-/// apart, unless the header has a measurementID and a studyInstanceUID.
-Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise, std::string_view occasion = "");
+/// header's text, or `otherwise` where there is no header; and what tells scans of equal headers apart: the `owner`
+/// where the header has a measurementID and a studyInstanceUID, otherwise the `occasion`.
+Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise, std::string_view occasion = "",
+                 std::string_view owner = "");
 
 }  // namespace echotrain::protocol::dicom

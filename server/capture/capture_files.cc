@@ -124,6 +124,8 @@ std::string capture_name(system_clock::time_point began, std::uint64_t session, 
 
 bool is_capture_name(std::string_view name) { return owner_in(name).has_value(); }
 
+std::string capture_owner(std::string_view name) { return std::string(owner_in(name).value_or("")); }
+
 std::string sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return "its folder cannot be opened: " + system_text(errno);

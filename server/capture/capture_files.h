@@ -19,6 +19,8 @@ std::string capture_name(std::chrono::system_clock::time_point began, std::uint6
                          const std::string& owner = {});
 /// Whether `name` is of that form.
 bool is_capture_name(std::string_view name);
+/// The client's owner_name() in a name; empty where there is none.
+std::string capture_owner(std::string_view name);
 
 /// Makes the folder, for its owner only (0700), where it is missing. std::runtime_error, saying what to do, when it
 /// cannot be made or no file can be made in it.

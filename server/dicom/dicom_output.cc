@@ -127,7 +127,8 @@ bool DicomOutput::finish() {
 
 std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::vector<std::string>& peers,
                                              const protocol::Header& header, const std::string& pipeline_text,
-                                             const std::string& occasion, const std::string& identity) {
+                                             const std::string& occasion, const std::string& identity,
+                                             const std::string& owner) {
   std::vector<std::string> all = options_.send_to;
   for (const std::string& peer : peers)
     if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
@@ -138,9 +139,10 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
                                       [&](const auto& sender) { return sender->name() == peer && sender->enhanced(); });
     (enhanced ? scan->enhanced_peers_ : scan->peers_).push_back(std::move(peer));
   }
-  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion);
-  scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
   if (!identity.empty()) scan->owner_ = spool_->owner(identity);
+  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion,
+                                             owner.empty() ? scan->owner_ : owner);
+  scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
   scan->encodings_ = header.encodings;
   // Whoever has it gives images; queue and converter have it by another owner, and so know when no more will come.
   DicomScan* const bare = scan.get();

@@ -83,15 +83,18 @@ class DicomOutput final : public ImageSinks {
   DicomOutput& operator=(const DicomOutput&) = delete;
 
   /// For a scan whose pipeline names `peers`, besides those that get every scan's images; null where nobody does. The
-  /// text of the pipeline tells reconstructions apart, the occasion scans of equal headers (read_study()), and the
-  /// identity clients, each of which has its part of the spool. This must outlive it.
+  /// text of the pipeline tells reconstructions apart, occasion and owner scans of equal headers (read_study()), and
+  /// the identity clients, each of which has its part of the spool. Without an owner, it is the identity's in the
+  /// spool. This must outlive it.
   std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text,
-                                  const std::string& occasion, const std::string& identity = {});
+                                  const std::string& occasion, const std::string& identity = {},
+                                  const std::string& owner = {});
   std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text,
-                                  const std::string& occasion, const std::string& identity) override {
-    return scan(log, peers, header, pipeline_text, occasion, identity);
+                                  const std::string& occasion, const std::string& identity,
+                                  const std::string& owner) override {
+    return scan(log, peers, header, pipeline_text, occasion, identity, owner);
   }
 
   std::vector<DicomPeerStatus> status() const;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "server/capture/capture_files.h"
 #include "server/memory/memory_estimate.h"
 
 namespace echotrain::server {
@@ -92,7 +93,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   std::shared_ptr<ImageSink> dicom;
   if (environment.sinks)
     dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion,
-                                    request.owner);
+                                    request.owner, capture_owner(request.occasion));
   if (connection_.onlooker) {
     request.onlooker = connection_.onlooker;
     connection_.onlooker->begin(spec.name, request.header, spec.trajectory_unit, request.occasion);

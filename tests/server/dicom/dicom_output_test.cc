@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <set>
 
 #include "protocol/dicom/dicom_file.h"
 #include "tests/server/dicom/dicom_support.h"
@@ -129,6 +130,31 @@ TEST(DicomOutput, ScansOfEqualHeadersAreDifferentSeries) {
   }
   // Such a header names its measurement: what comes of it is one series, whenever it comes.
   EXPECT_EQ(different(values_of(sent(study, id, {"one.mrd", "two.mrd"}), kSeries)), 1U);
+}
+
+/// A studyInstanceUID and a measurementID are what their sender says: two clients may say the same.
+TEST(DicomOutput, ClientsOfEqualHeadersHaveSeriesOfTheirOwn) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  DicomOutput output(options_of(folder), std::make_shared<Memory>(1 << 20), peers.links());
+  protocol::Header header;
+  header.xml =
+      "<ismrmrdHeader><studyInformation><studyInstanceUID>1.2.3</studyInstanceUID></studyInformation>"
+      "<measurementInformation><measurementID>7</measurementID></measurementInformation></ismrmrdHeader>";
+  const auto send = [&](const std::string& identity, const std::string& owner) {
+    EXPECT_EQ(output.scan(SessionLog(1), {"a"}, header, "pipeline", "", identity, owner)->add(an_image()), "");
+  };
+  for (const char* identity : {"token:mr1", "token:mr2", "token:mr1"}) send(identity, "");
+  for (const char* identity : {"token:mr1", "program:replay of 5e0b9a47"}) send(identity, "5e0b9a47");
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 5; }));
+  const std::vector<std::string> series = values_of(peers.a->stored(), kSeries);  // sorted
+  std::multiset<long> sizes;
+  for (const std::string& uid : std::set(series.begin(), series.end()))
+    sizes.insert(std::count(series.begin(), series.end(), uid));
+  EXPECT_EQ(sizes, (std::multiset<long>{1, 2, 2})) << "a client's scans are one, and its replay is of its series";
+  const std::vector<std::string> study = values_of(peers.a->stored(), kStudy);
+  EXPECT_EQ(study.front(), study.back());
 }
 
 TEST(DicomOutput, ImagesOfEqualCountersHaveNumbersOfTheirOwn) {
