@@ -9,11 +9,19 @@
 #include <utility>
 #include <vector>
 
+#include "server/capture/capture_files.h"
+
 namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kDrainBytes = 64 << 10;
 constexpr std::chrono::milliseconds kCatchUp{2};
+
+/// What a capture leaves is found by replays of its client's captures only.
+std::string replay_of(const std::string& capture) {
+  const std::string owner = capture_owner(capture);
+  return owner.empty() ? "replay" : "replay of " + owner;
+}
 }  // namespace
 
 Reader::Reader(const Parts& parts)
@@ -45,8 +53,8 @@ asio::awaitable<void> Reader::open() {
   co_await transport.open(error, why);
   connection_.opened = !error;
   const Environment& environment = connection_.environment;
-  dialogue_.introduce({connection_.replayed.empty() ? connection_.status->peer : "replay", transport.subject(),
-                       environment.identities.get(), environment.tokens.get(),
+  dialogue_.introduce({connection_.replayed.empty() ? connection_.status->peer : replay_of(connection_.replayed),
+                       transport.subject(), environment.identities.get(), environment.tokens.get(),
                        environment.tokens && !transport.authenticated()});
   if (error && !connection_.end.gone) {
     transport.close();  // an orderly end, so that TLS's alert arrives

@@ -4,8 +4,11 @@ docs/operations.md ("Whose data are whose") says what an identity is. Two client
 127.0.0.1 and 127.0.0.2.
 """
 
+import json
 import re
 import sys
+import urllib.error
+import urllib.request
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ import scans
 import stopping
 import wire
 from programs import Server, run_client
+from steps import wait_until
 
 A, B = "127.0.0.1", "127.0.0.2"
 COILS, N = 4, 32
@@ -150,6 +154,51 @@ def test_a_token_is_an_identity_from_any_address(tmp_path):
     use_a, use_b = (wire.config_text(f"token: {token}\nuse: cartesian_2d") for token in (TOKEN_A, TOKEN_B))
     assert ask(server, B, "echotrain::noise/1", use_a).startswith("known")
     assert ask(server, A, "echotrain::noise/1", use_b) == ask(server, A, "echotrain::noise/1") == "unknown"
+    assert server.stop() == 0
+
+
+def test_replays_find_what_replays_of_the_same_clients_captures_left(tmp_path):
+    """A and B call their scans the same: a replay of B's noise changes no replay of A's image."""
+    token = tmp_path / "admin"
+    token.write_text("a-token-of-an-administrator\n")
+    token.chmod(0o600)
+    server = start(tmp_path, "--capture-directory", tmp_path / "captures", "--admin-token-file", token)
+    for seed, source in enumerate((A, B), 1):
+        leave_noise(server, source, "1", seed)
+        image_of(server, source, "1", SESSION)
+
+    def page(path, method="GET"):
+        about = {"Authorization": "Bearer a-token-of-an-administrator"}
+        address = "http://{}:{}/live/{}".format(*server.admin, path)
+        with urllib.request.urlopen(urllib.request.Request(address, method=method, headers=about)) as answer:
+            return answer.read()
+
+    def ended():
+        return {one["id"]: one for one in json.loads(page("state"))["ended"]}
+
+    def replay(capture):
+        def begun():
+            try:
+                return json.loads(page(f"replay?capture={capture}&pipeline=cartesian_2d", "POST"))["session"]
+            except urllib.error.HTTPError as busy:  # the capture is still open, or the replay before has not ended
+                assert busy.code in (409, 503)
+
+        session = wait_until(begun, "a replay")
+        wait_until(lambda: session in ended(), "the end of the replay")
+        if not ended()[session]["images"]:
+            return None
+        body = page(f"image?scan={session}")
+        return body[4 + int.from_bytes(body[:4], "little") :]
+
+    wait_until(lambda: len(ended()) == 4, "the scans' ends")
+    names = [one["name"] for one in json.loads(page("captures"))["captures"]]
+    names.sort(key=lambda name: int(re.search(r"-s(\d+)-", name)[1]))
+    noise_of_a, image_of_a, noise_of_b, image_of_b = names
+    replay(noise_of_a)
+    before = replay(image_of_a)
+    replay(noise_of_b)
+    assert replay(image_of_a) == before
+    assert replay(image_of_b) != before
     assert server.stop() == 0
 
 
