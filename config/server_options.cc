@@ -97,7 +97,8 @@ OptionTable<DicomOptions> dicom_options() {
       .list("peers", &O::peers, "peer",
             "peer that images may be sent to by C-STORE, as pacs=ORTHANC@10.0.0.5:4242; behind it /tls for TLS, "
             "/enhanced for one multi-frame object per series; pipelines name it: dicom: {send_to: pacs}")
-      .list("send_to", &O::send_to, "name", "peer that gets the images of every scan, whatever the pipeline says")
+      .list("send_to", &O::send_to, "name",
+            "peer that gets the images of every scan of the server's pipelines, whatever they say")
       .text("ae_title", &O::ae_title, "AE title of this server")
       .not_empty()
       .flag("patient", &O::patient, "send the patient's name, number and the like where a scan's header has them")

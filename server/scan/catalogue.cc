@@ -104,10 +104,13 @@ bool Catalogue::offers(const Plan& plan) const {
   return own != plans_.end() && own->second->spec().mark.file == plan->spec().mark.file;
 }
 
+bool Catalogue::trusts(const Plan& plan, std::optional<config::ClientPipelines> granted) const {
+  return granted.value_or(client_pipelines_) == config::ClientPipelines::all || offers(plan);
+}
+
 std::optional<Error> Catalogue::refusal_of(const Plan& plan, std::optional<config::ClientPipelines> granted) const {
-  const config::ClientPipelines allowed = granted.value_or(client_pipelines_);
-  if (allowed == config::ClientPipelines::all || offers(plan)) return std::nullopt;
-  if (allowed == config::ClientPipelines::off)
+  if (trusts(plan, granted)) return std::nullopt;
+  if (granted.value_or(client_pipelines_) == config::ClientPipelines::off)
     return Error{"not-allowed",
                  fmt::format("this server runs its own pipelines only (its option client_pipelines is off); it has: {}",
                              fmt::join(library_.names(), ", "))};
@@ -116,11 +119,9 @@ std::optional<Error> Catalogue::refusal_of(const Plan& plan, std::optional<confi
   for (const char* gadget : {"python", "mrd_server"})
     if (!config::parameters_of(spec, gadget, "").empty()) what = fmt::format("gadget '{}'", gadget);
   if (what.empty()) return std::nullopt;
-  return Error{"not-allowed",
-               fmt::format("the {} is for pipelines of the server's own, and this one is its client's; who runs the "
-                           "server can add it to the folder `pipelines`, set client_pipelines: all, or write "
-                           "client_pipelines=all behind the client's token",
-                           what)};
+  return Error{
+      "not-allowed",
+      fmt::format("the {} is for pipelines of the server's own, and this one is its client's; {}", what, kHowToTrust)};
 }
 
 std::string Catalogue::describe() const {

@@ -16,6 +16,11 @@
 
 namespace echotrain::server {
 
+/// What makes a server trust a client's own pipeline.
+constexpr const char* kHowToTrust =
+    "who runs the server can add it to the folder `pipelines`, set client_pipelines: all, or write "
+    "client_pipelines=all behind the client's token";
+
 /// Turns what a client asks for (a name, a text) into a pipeline, or into the error that the client is told.
 class Catalogue {
  public:
@@ -51,6 +56,9 @@ class Catalogue {
   protocol::Result<Choice> with_values(const Plan& plan, const HostParameters& host) const;
   /// Whether this is a pipeline of the server's own, not one that a client sent; a host may have set its parameters.
   bool offers(const Plan& plan) const;
+  /// Whether this pipeline is the server's, or clients' own may do all that the server's may. `granted` stands in place
+  /// of the option.
+  bool trusts(const Plan& plan, std::optional<config::ClientPipelines> granted) const;
   /// Why a client may not run this pipeline, where it is its own. `granted` stands in place of the option.
   std::optional<protocol::Error> refusal_of(const Plan& plan, std::optional<config::ClientPipelines> granted) const;
   /// One line per pipeline: name and description.

@@ -172,11 +172,10 @@ Step Dialogue::take(const Config& config) {
   const std::optional<Tokens::Grant> grant =
       client_.tokens != nullptr ? client_.tokens->find(config.token) : std::nullopt;
   identify(grant);
+  if (grant) granted_ = grant->client_pipelines;
   choice_ = !client_.needs_token || grant ? config.choice : unauthorized();
   if (*choice_)
-    if (std::optional<Error> refusal =
-            catalogue_.refusal_of((**choice_).plan, grant ? grant->client_pipelines : std::nullopt))
-      choice_ = *std::move(refusal);
+    if (std::optional<Error> refusal = catalogue_.refusal_of((**choice_).plan, granted_)) choice_ = *std::move(refusal);
   state_ = State::header;
   Step step;
   if (*choice_) {
@@ -228,7 +227,13 @@ Step Dialogue::start(Catalogue::Choice choice) {
                              "reconstructs readouts; such a header suits only pipelines from image to image",
                              choice.plan->spec().name));
   Step step;
-  step.start = ScanRequest{choice.plan, *header_, choice.set_by_host, choice.used.json, "", identity_.text};
+  step.start = ScanRequest{choice.plan,
+                           *header_,
+                           choice.set_by_host,
+                           choice.used.json,
+                           "",
+                           identity_.text,
+                           catalogue_.trusts(choice.plan, granted_)};
   choice_ = std::move(choice);
   return step;
 }

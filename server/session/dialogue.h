@@ -117,6 +117,7 @@ class Dialogue {
   numerics::Resources& resources_;  // of which a client may ask
   Client client_;
   Identity identity_{"program:unknown"};
+  std::optional<config::ClientPipelines> granted_;  // by its token
   bool token_known_ = false;
   std::size_t told_ = 0;  // bytes of answers before it has a session
   State state_ = State::config;

@@ -91,9 +91,14 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          environment.canary};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
-  if (environment.sinks)
+  if (environment.sinks && request.trusted)
     dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion,
                                     request.owner, capture_owner(request.occasion));
+  else if (!options.dicom.send_to.empty())
+    connection_.outbox->text(protocol::Level::warning,
+                             fmt::format("the images go to no DICOM peer (dicom.send_to): this pipeline is its "
+                                         "client's, and those that go there are the server's own; {}",
+                                         kHowToTrust));
   if (connection_.onlooker) {
     request.onlooker = connection_.onlooker;
     connection_.onlooker->begin(spec.name, request.header, spec.trajectory_unit, request.occasion);
