@@ -88,7 +88,8 @@ std::string host_name(std::string_view host) {
   error_code no_address;
   if (const std::size_t end = host.find(']'); host.starts_with('[') && end != std::string_view::npos) {
     asio::ip::make_address_v6(std::string(host.substr(1, end - 1)), no_address);
-    return no_address ? std::string(host) : "";
+    const std::string_view port = host.substr(end + 1);
+    return no_address || (!port.empty() && !port.starts_with(':')) ? std::string(host) : "";
   }
   std::string name(host.substr(0, host.find(':')));
   asio::ip::make_address_v4(name, no_address);

@@ -100,7 +100,7 @@ TEST(Admin, AnswersOnlyToItsNames) {
   EXPECT_EQ(status(""), 200);  // HTTP/1.0 probes; browsers always send one
   for (const char* host :
        {"evil.example.org", "evil.example.org:9004", "localhost.evil.example.org", "127.0.0.1.evil.org", "example.org",
-        "[::1", "[evil.example.org]", "xx", "1.2.3.4.5", "127.0.0.1@evil.org", "local host"})
+        "[::1", "[::1].evil.org", "[evil.example.org]", "xx", "1.2.3.4.5", "127.0.0.1@evil.org", "local host"})
     EXPECT_EQ(status("Host: " + std::string(host) + "\r\n"), 421) << host;
   EXPECT_EQ(status("Host: localhost\r\nHost: evil.example.org\r\n"), 421);
   HttpClient client(admin.port());
