@@ -102,6 +102,9 @@ std::optional<std::uint64_t> number_in(std::string_view query, std::string_view 
 
 std::string cookie_name(const LiveOrder& order) { return fmt::format("echotrain_{}", order.port); }
 
+/// Whether all may have it: the page without its data.
+bool is_file(std::string_view path) { return path == "/page" || path.starts_with(kFiles); }
+
 std::string_view bearer(std::string_view authorization) {
   constexpr std::string_view kScheme = "Bearer ";
   return authorization.starts_with(kScheme) ? authorization.substr(kScheme.size()) : std::string_view();
@@ -110,8 +113,7 @@ std::string_view bearer(std::string_view authorization) {
 }  // namespace
 
 bool is_live(std::string_view path) {
-  return path == "/page" || path == "/login" || path == "/logout" || path.starts_with(kFiles) ||
-         path.starts_with("/live/");
+  return is_file(path) || path == "/login" || path == "/logout" || path.starts_with("/live/");
 }
 
 bool is_live_action(std::string_view path) { return path == "/login" || path == "/logout" || path == "/live/replay"; }
@@ -147,10 +149,11 @@ bool LivePages::may_act(const LiveOrder& order) {
 }
 
 std::optional<AdminPage> LivePages::too_many_tries(const LiveOrder& order) {
-  if (!environment_.admin_tokens || order.authorization.empty()) return std::nullopt;
+  const std::string_view token = bearer(order.authorization);
+  if (!environment_.admin_tokens || token.empty() || is_file(order.path)) return std::nullopt;
   const std::string peer(order.peer);
   const auto address = address_of(peer);
-  const bool right = environment_.admin_tokens->contain(bearer(order.authorization));
+  const bool right = environment_.admin_tokens->contain(token);
   const Clock::duration wait = logins_.wait_of(address ? counted_as(*address).to_string() : peer, right);
   if (wait <= Clock::duration::zero()) return std::nullopt;
   const auto s = std::chrono::ceil<std::chrono::seconds>(wait).count();
@@ -170,8 +173,7 @@ std::optional<AdminPage> LivePages::forgery(const LiveOrder& order) {
 
 std::optional<AdminPage> LivePages::refusal(const LiveOrder& order) {
   if (!environment_.live) return text_page(kNoPage, "this server has no page: its option admin.page is off\n");
-  const bool files = order.path == "/page" || order.path.starts_with(kFiles);
-  if (files) return std::nullopt;
+  if (is_file(order.path)) return std::nullopt;
   // Browsers say who has caused a request; other programs say nothing.
   if (!order.fetch_site.empty() && order.fetch_site != "same-origin" && order.fetch_site != "none")
     return text_page(kNotYours, "pages of other sites get no answer here\n");

@@ -382,6 +382,23 @@ TEST(LivePages, WhoTriesManyTokensHasToWait) {
   }
 }
 
+/// A proxy's own login comes with all requests for the page, and a page is more than kTries of them.
+TEST(LivePages, OnlyWhatTakesATokenCountsTries) {
+  const LiveTokens tokens;
+  config::ServerOptions options;
+  options.admin.token_file = tokens.path();
+  TestServer server(options);
+  const std::uint16_t port = server.admin_port();
+  for (int i = 0; i <= Logins::kTries; ++i) {
+    EXPECT_EQ(request_page(port, "GET /live/state", "Authorization: Basic dXNlcjp3b3Jk\r\n")->status, 200);
+    EXPECT_EQ(request_page(port, "GET /live/state", "Authorization: Bearer \r\n")->status, 200);
+    for (const char* file : {"GET /page", "GET /page/"})
+      EXPECT_LT(request_page(port, file, "Authorization: Bearer not-a-token-of-anybody\r\n")->status, 400) << file;
+  }
+  const std::string right = fmt::format("Authorization: Bearer {}\r\n", kLiveToken);
+  EXPECT_EQ(request_page(port, "GET /live/state", right)->status, 200);
+}
+
 TEST(Logins, CookiesAreFoundByTheirWholeName) {
   EXPECT_EQ(cookie_value("a=1; echotrain_9004=xyz; b=2", "echotrain_9004"), "xyz");
   EXPECT_EQ(cookie_value("xechotrain_9004=no; echotrain_90041=no;echotrain_9004=yes", "echotrain_9004"), "yes");
