@@ -11,6 +11,7 @@
 #include <climits>
 #include <fstream>
 #include <new>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -54,7 +55,16 @@ std::string subject_of(X509& certificate) {
   return text_of(*text);
 }
 
+/// OpenSSL writes other bytes as dots, and addresses of other lengths as invalid: those would all be one name.
+bool is_written_as_it_is(const GENERAL_NAME& name) {
+  const ASN1_STRING* const value = name.type == GEN_IPADD ? name.d.iPAddress : name.d.ia5;
+  const std::span bytes(ASN1_STRING_get0_data(value), static_cast<std::size_t>(ASN1_STRING_length(value)));
+  if (name.type == GEN_IPADD) return bytes.size() == 4 || bytes.size() == 16;
+  return !bytes.empty() && std::ranges::all_of(bytes, [](unsigned char byte) { return byte >= ' ' && byte <= '~'; });
+}
+
 /// The first of a certificate's alternative names that is a text of its own; only one, so that commas in it do no harm.
+/// Empty without any, and for one that could be another's.
 std::string alternative_name_of(X509& certificate) {
   const std::unique_ptr<GENERAL_NAMES, decltype(&GENERAL_NAMES_free)> names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)),
@@ -62,6 +72,7 @@ std::string alternative_name_of(X509& certificate) {
   for (int i = 0; i < sk_GENERAL_NAME_num(names.get()); ++i) {
     GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
     if (name->type != GEN_DNS && name->type != GEN_EMAIL && name->type != GEN_URI && name->type != GEN_IPADD) continue;
+    if (!is_written_as_it_is(*name)) return "";
     const std::unique_ptr<BIO, decltype(&BIO_free)> text(BIO_new(BIO_s_mem()), &BIO_free);
     if (!text || GENERAL_NAME_print(text.get(), name) != 1) throw std::bad_alloc();
     return text_of(*text);
@@ -93,8 +104,8 @@ class TlsTransport : public Transport {
     if (subject_.empty())
       why =
           "the client's certificate has no subject, and no subjectAltName of the kinds DNS, email, URI and IP, by one "
-          "of "
-          "which this server knows its clients; use a certificate with a name";
+          "of which this server knows its clients, or the first of these is empty, not printable ASCII, or an invalid "
+          "address; use a certificate with a name";
   }
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {

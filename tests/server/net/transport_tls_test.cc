@@ -151,6 +151,18 @@ TEST(TlsTransport, SaysWhyACertificateWithoutANameNamesNobody) {
   EXPECT_EQ(known_by("mr1", "").why, "");
 }
 
+/// OpenSSL writes all that is not printable ASCII as dots, so that two such names would be one client.
+TEST(TlsTransport, RefusesAlternativeNamesThatCannotTellClientsApart) {
+  const char* const kEmpty = "DER:30:02:82:00";           // a DNS name of no bytes
+  const char* const kShort = "DER:30:05:87:03:0A:01:02";  // an IP of three bytes
+  for (const char* others : {"URI:urn:mr\xC3\xA4", "email:mr\xC3\xB6@clinic", "DNS:mr\x01,DNS:mr1", kEmpty, kShort}) {
+    const Known nobody = known_by("", others);
+    EXPECT_EQ(nobody.subject, "") << others;
+    EXPECT_NE(nobody.why.find("printable ASCII"), std::string::npos) << others << ": " << nobody.why;
+  }
+  EXPECT_EQ(known_by("mr1", "URI:urn:mr\xC3\xA4").subject, "CN=mr1");
+}
+
 /// The kernel tells of it once, here behind the last bytes; after that it says that the stream has ended, as if the
 /// peer had said all.
 TEST(TlsTransport, TellsOfAResetThatCameWithBytes) {
