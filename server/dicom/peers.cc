@@ -52,6 +52,8 @@ DicomPeer read_peer(std::string_view text) {
   if (colon == std::string_view::npos || colon < at) throw refuse("has no port");
   peer.name = rest.substr(0, equals);
   if (!is_name(peer.name)) throw refuse("a name has letters, digits, _ and -, at most 64");
+  if (peer.name == "salt" || peer.name == "lock" || peer.name == "refused")
+    throw refuse("salt, lock and refused are names of the spool's own files and folders: call the peer otherwise");
   peer.ae_title = rest.substr(equals + 1, at - equals - 1);
   if (!is_title(peer.ae_title)) throw refuse("an AE title has 1 to 16 characters of ASCII");
   std::string_view host = rest.substr(at + 1, colon - at - 1);

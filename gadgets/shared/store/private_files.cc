@@ -70,9 +70,10 @@ std::string salt_of(const fs::path& folder) {
   fs::path temporary;
   salt = random_bytes(kSaltBytes);
   if (!write_beside(path, salt, temporary)) return salt;
-  // Salts are linked when they are whole: what is there first, and then is of another size, is damaged.
+  // Salts are linked when they are whole: what is there first, and then is of another size, is damaged. A folder with
+  // something in it stays: the salt is then this process's own.
   if (fs::exists(fs::symlink_status(path, error)) && contents(path, kSaltBytes).size() != kSaltBytes)
-    fs::remove_all(path, error);
+    fs::remove(path, error);
   fs::create_hard_link(temporary, path, error);
   fs::remove(temporary, error);
   const std::string agreed = contents(path, kSaltBytes);

@@ -45,6 +45,8 @@ TEST(DicomPeers, AreRefusedWithWhatIsWrong) {
   EXPECT_NE(why("pacs=@host:104").find("an AE title has"), std::string::npos);
   EXPECT_NE(why("pacs=SEVENTEEN LETTERS@host:104").find("an AE title has"), std::string::npos);
   EXPECT_NE(why("pacs=A@host:104").find("accepted"), std::string::npos);
+  for (const char* taken : {"salt=A@host:104", "lock=A@host:104", "refused=A@host:104"})
+    EXPECT_NE(why(taken).find("names of the spool's own"), std::string::npos) << taken;
 }
 
 TEST(DicomPeers, OfTheOptionsBelongTogether) {

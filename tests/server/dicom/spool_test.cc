@@ -183,6 +183,15 @@ TEST(DicomSpool, AnOwnerGetsNoMoreThanItLeavesToOthers) {
   EXPECT_NE(Spool(elsewhere.path(), {kBound}, {"a"}).owner("token:mr1"), one) << "no digest that can be looked up";
 }
 
+TEST(DicomSpool, KeepsImagesInAFolderThatIsCalledAsItsSalt) {
+  const SpoolFolder folder;
+  { Spool(folder.path(), {kBound}, {"salt-"}).put("salt-", "images of patients"); }
+  std::filesystem::remove(folder.path() / "salt");
+  std::filesystem::rename(folder.path() / "salt-", folder.path() / "salt");
+  const Spool spool(folder.path(), {kBound}, {"a"});
+  EXPECT_THAT(spool.orphans(), testing::ElementsAre("salt"));
+}
+
 /// A peer's part is shared out by itself: what waits for one that is down takes nothing from another.
 TEST(DicomSpool, AnOwnersPartIsOfEachPeer) {
   const SpoolFolder folder;
