@@ -19,9 +19,6 @@ namespace {
 // A stop interrupts whatever a sender waits for, but for the opening of a connection.
 constexpr std::chrono::milliseconds kGoodbye{500}, kLook{5};
 
-constexpr const char* kSendAgain =
-    "send the scan again when the peer has taken what waits for it, which who runs the server sees on the page /dicom";
-
 std::vector<std::string> names_of(const std::vector<DicomPeer>& peers) {
   std::vector<std::string> names;
   for (const DicomPeer& peer : peers) names.push_back(peer.name);
@@ -200,7 +197,7 @@ std::string DicomOutput::no_room(const DicomScan& scan, std::size_t bytes) const
   for (const auto* peers : {&scan.peers_, &scan.enhanced_peers_})
     for (const std::string& peer : *peers)
       if (const std::string why = spool_->no_room(peer, bytes, scan.owner_); !why.empty())
-        return fmt::format("images may not be sent to DICOM peer {}: {}; {}", peer, why, kSendAgain);
+        return fmt::format("images may not be sent to DICOM peer {}: {}", peer, why);
   return "";
 }
 
@@ -282,17 +279,17 @@ void DicomOutput::keep(std::size_t before, std::size_t after) {
 
 void DicomOutput::fail(DicomScan& scan, std::size_t images, const std::exception& error) {
   drop(scan, images, scan.told_bad_,
-       fmt::format("an image cannot be told in DICOM and is not sent: {}", protocol::printable(error.what())),
-       "mend what the pipeline or the header says of it");
+       fmt::format(
+           "an image cannot be told in DICOM and is not sent: {}; mend what the pipeline or the header says of it",
+           protocol::printable(error.what())));
 }
 
 /// Counts images that are not sent, and says so once, in the log and with what to do about it to who adds the next one.
-void DicomOutput::drop(DicomScan& scan, std::size_t images, bool& told, const std::string& what,
-                       const std::string& advice) {
+void DicomOutput::drop(DicomScan& scan, std::size_t images, bool& told, const std::string& what) {
   {
     const std::scoped_lock lock(mutex_);
     dropped_ += images;
-    if (scan.trouble_.empty()) scan.trouble_ = fmt::format("{}; {}", what, advice);
+    if (scan.trouble_.empty()) scan.trouble_ = what;
   }
   if (!std::exchange(told, true)) scan.log_.error("{}; further ones are only counted", what);
 }
@@ -300,8 +297,7 @@ void DicomOutput::drop(DicomScan& scan, std::size_t images, bool& told, const st
 void DicomOutput::spool(DicomScan& scan, const std::vector<std::string>& peers, const std::string& bytes) {
   for (const std::string& peer : peers) {
     if (const std::string failure = spool_->put(peer, bytes, scan.owner_); !failure.empty()) {
-      drop(scan, 1, scan.told_spool_, fmt::format("an image is not sent to DICOM peer {}: {}", peer, failure),
-           kSendAgain);
+      drop(scan, 1, scan.told_spool_, fmt::format("an image is not sent to DICOM peer {}: {}", peer, failure));
       continue;
     }
     for (const auto& sender : senders_)

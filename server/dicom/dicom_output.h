@@ -116,7 +116,7 @@ class DicomOutput final : public ImageSinks {
   };
   std::string add(std::shared_ptr<DicomScan> scan, const protocol::Image& image);
   std::string no_room(const DicomScan& scan, std::size_t bytes) const;
-  void drop(DicomScan& scan, std::size_t images, bool& told, const std::string& what, const std::string& advice);
+  void drop(DicomScan& scan, std::size_t images, bool& told, const std::string& what);
   void convert_all();
   void end(std::shared_ptr<DicomScan> scan);
   void convert(const Waiting& waiting);

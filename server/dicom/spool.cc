@@ -23,6 +23,15 @@ constexpr std::string_view kSuffix = ".dcm", kRefused = "refused", kPart = ".par
 constexpr std::size_t kDigits = 20;
 constexpr std::chrono::seconds kBetweenListings{1};
 
+// Advice for clients.
+constexpr const char* kWhenTaken =
+    "send the scan again when the peer has taken what waits for it, which who runs the server sees on the page /dicom";
+constexpr const char* kWhenAllTaken =
+    "send the scan again when peers have taken what waits for them, which who runs the server sees on the page /dicom";
+constexpr const char* kNeverFits = "raise dicom.spool_mib on the server: so much never fits, even where nothing waits";
+constexpr const char* kMendDisk =
+    "who runs the server looks after the disk and the folder dicom.spool; send the scan again then";
+
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 /// The owner in "00000000000000000017-8c1f03d2.dcm"; empty where there is none.
@@ -196,10 +205,11 @@ std::uint64_t Spool::tidy(const std::string& peer) {
   return tidy(folder_ / peer, queues_[peer]);
 }
 
-/// Why files of this size have no place; nothing where they have.
+/// Why files of this size have no place, and what to do; nothing where they have.
 std::string Spool::refusal(const std::string& peer, std::uint64_t size, const std::string& owner) const {
   if (bytes_ + size > limits_.bytes)
-    return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib)", bytes_ >> 20, limits_.bytes >> 20);
+    return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib); {}", bytes_ >> 20, limits_.bytes >> 20,
+                       size > limits_.bytes ? kNeverFits : kWhenAllTaken);
   const std::uint64_t share = limits_.bytes / 2 / std::max<std::size_t>(1, queues_.size());
   const std::uint64_t common = limits_.bytes - share * queues_.size();
   std::uint64_t beyond = 0, own = 0, owned = 0;  // beyond: of what is common
@@ -211,12 +221,17 @@ std::string Spool::refusal(const std::string& peer, std::uint64_t size, const st
     if (const auto at = queue.owned.find(owner); at != queue.owned.end()) owned = at->second;
   }
   const std::uint64_t left = (own < share ? share - own : 0) + (common > beyond ? common - beyond : 0);
+  const std::uint64_t most = share + common;  // where nothing waits
   if (size > left)
-    return fmt::format("{} MiB of the spool wait for it, and the rest is for other peers (dicom.spool_mib)", own >> 20);
+    return fmt::format("{} MiB of the spool wait for it, and the rest is for other peers (dicom.spool_mib); {}",
+                       own >> 20,
+                       size > most ? kNeverFits
+                       : own > 0   ? kWhenTaken
+                                   : kWhenAllTaken);
   if (owner.empty() || owned + size <= std::min(left, limits_.bytes - bytes_) - size) return "";
   return fmt::format(
-      "{} MiB of this client's images for it are in the spool, and what is left is for others (dicom.spool_mib)",
-      owned >> 20);
+      "{} MiB of this client's images for it are in the spool, and what is left is for others (dicom.spool_mib); {}",
+      owned >> 20, size > most / 2 ? kNeverFits : kWhenTaken);
 }
 
 std::string Spool::no_room(const std::string& peer, std::uint64_t bytes, const std::string& owner) const {
@@ -246,7 +261,7 @@ std::string Spool::put(const std::string& peer, std::string_view bytes, const st
     ::unlink(part.c_str());
     bytes_ -= bytes.size();
     count(queues_[peer].owned, name, bytes.size(), false);
-    return fmt::format("writing to the spool failed: {}", error_text(error));
+    return fmt::format("writing to the spool failed: {}; {}", error_text(error), kMendDisk);
   }
   Queue& queue = queues_[peer];
   queue.files[name] = bytes.size();

@@ -41,8 +41,8 @@ class Spool {
 
   /// An owner by the identity of a client, as files are named; the folder's salt keeps the identity secret.
   std::string owner(const std::string& identity) const { return owner_name(salt_, identity); }
-  /// Adds a file that is on the disk (fdatasync) under its name when this returns. Returns why it was not added, or
-  /// nothing: a bound is reached, or the disk failed. Without an owner, no part holds.
+  /// Adds a file that is on the disk (fdatasync) under its name when this returns. Returns why it was not added,
+  /// and what to do, or nothing: a bound is reached, or the disk failed. Without an owner, no part holds.
   std::string put(const std::string& peer, std::string_view bytes, const std::string& owner = {});
   /// Why there is no room for files of so many bytes in all; nothing where there is, or this would have to be waited
   /// for.

@@ -192,6 +192,25 @@ TEST(DicomSpool, KeepsImagesInAFolderThatIsCalledAsItsSalt) {
   EXPECT_THAT(spool.orphans(), testing::ElementsAre("salt"));
 }
 
+TEST(DicomSpool, SaysWhatToDoAboutEachReason) {
+  const SpoolFolder folder;
+  Spool spool(folder.path(), {kBound}, {"a", "b"});
+  const std::string one = spool.owner("token:mr1");
+  const char* const ever = "; raise dicom.spool_mib";
+  EXPECT_THAT(spool.put("a", std::string(1001, 'x')), HasSubstr(ever)) << "of all";
+  EXPECT_THAT(spool.put("a", std::string(751, 'x')), HasSubstr(ever)) << "250 and the common 500";
+  EXPECT_THAT(spool.put("a", std::string(376, 'x'), one), HasSubstr(ever)) << "half of that";
+  EXPECT_EQ(spool.put("a", std::string(375, 'x'), one), "");
+  EXPECT_THAT(spool.put("a", "x", one), HasSubstr("; send the scan again when the peer has taken what waits for it"));
+  EXPECT_EQ(spool.put("a", std::string(375, 'x')), "");
+  EXPECT_THAT(spool.put("a", "x"), HasSubstr("; send the scan again when the peer has taken what waits for it"));
+  EXPECT_EQ(spool.put("b", std::string(250, 'x')), "");
+  EXPECT_THAT(spool.put("b", "x"), HasSubstr("; send the scan again when peers have taken what waits for them"));
+  spool.remove("b", *spool.oldest("b"));
+  std::filesystem::remove_all(folder.path() / "b");
+  EXPECT_THAT(spool.put("b", "x"), HasSubstr("No such file or directory; who runs the server looks after"));
+}
+
 /// A peer's part is shared out by itself: what waits for one that is down takes nothing from another.
 TEST(DicomSpool, AnOwnersPartIsOfEachPeer) {
   const SpoolFolder folder;
