@@ -2,6 +2,7 @@
 #include "protocol/files/stream_file.h"
 #include "server/net/tokens.h"
 #include "server/session/dialogue.h"
+#include "tests/fuzz/cost_bound.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scan_session.h"
 #include "tests/fuzz/stream_mutator.h"
@@ -9,6 +10,7 @@
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   echotrain::fuzz::set_up_process();
   echotrain::fuzz::shipped_pipelines();
+  echotrain::fuzz::Heap::watch();
   return 0;
 }
 
@@ -38,6 +40,9 @@ bool has_token(const echotrain::protocol::Message& message) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace echotrain;
   using State = server::Dialogue::State;
+  // Texts of 64 KiB are parsed, at 100 bytes for each of theirs at most. The heaviest seed takes 0.005 s and 1 MiB;
+  // many pipelines may be read in 40,000 bytes of input.
+  const fuzz::CostBound bound({2, 32});
   const protocol::Limits limits = fuzz::small_limits();
   protocol::MessageBuffer buffer(limits);
   server::Dialogue dialogue(fuzz::shipped_pipelines(), limits, *fuzz::resources());

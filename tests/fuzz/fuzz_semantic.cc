@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "protocol/wire/codec.h"
+#include "tests/fuzz/cost_bound.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/semantic/expected_images.h"
 #include "tests/fuzz/semantic/headers.h"
@@ -25,6 +26,10 @@ namespace {
 constexpr std::uint64_t kBudget = 256 << 20;  // of the process [bytes]
 constexpr std::chrono::milliseconds kPatience{1500};
 constexpr std::uint32_t kMostReadouts = 400;
+// Two runs, which two threads compute in for kPatience and then stop in, at ten times the 0.3 s that a stop may take
+// without sanitizers: 12 s. The heaviest input of the corpus takes 0.15 s. Memory: kBudget, and 64 MiB for the script
+// (kMostBytes, encoded and decoded, twice), texts and plans.
+constexpr Cost kMost{15, (kBudget >> 20) + 64};
 // Of a scan's readouts: a stack that lacks partitions takes many times its readouts' bytes, within kBudget.
 constexpr std::size_t kMostBytes = 3 << 20;
 
@@ -183,11 +188,13 @@ void run_input(Source source) {
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   echotrain::fuzz::set_up_process();
   echotrain::fuzz::shipped_pipelines();
+  echotrain::fuzz::Heap::watch();
   return 0;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace echotrain::fuzz;
+  const CostBound bound(kMost);
   run_input(Source(as_bytes(data, size)));
   return 0;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# tests/fuzz/run.sh [--seed N] [SECONDS] [NAME...]: builds the fuzz targets with Clang into build-fuzz/ and runs each for
-# SECONDS (10), as many at a time as there are cores. Prints what each one did; fails when one finds something, and says how to see it
-# again. Inputs that reached something new stay in build-fuzz/corpus. Needs build/bin/echotrain, which simulates scans. The
+# tests/fuzz/run.sh [--seed N] [SECONDS] [NAME...]: builds the fuzz targets with Clang into build-fuzz/ and runs each: first every
+# input of tests/fuzz/corpus once, then new ones for SECONDS (10); as many targets at a time as there are cores. Prints what each one
+# did; fails when one finds something, and says how to see it again. Inputs that reached something new stay in build-fuzz/corpus, or in
+# the folder ECHOTRAIN_FUZZ_KEEP. Needs build/bin/echotrain, which simulates scans. The
 # target hdf5 runs only when it is named: it finds faults of the HDF5 library (docs/reliability.md). --seed N: begins the
 # same sequence of random inputs each time, so that a run that passed passes again (the default, 0, is a new one each time).
 set -euo pipefail
@@ -10,6 +11,7 @@ set -euo pipefail
 
 folder=$root/build-fuzz
 here=$root/tests/fuzz
+keep=${ECHOTRAIN_FUZZ_KEEP:-$folder/corpus}
 
 can_fuzz() {
   command -v clang++ >/dev/null &&
@@ -32,19 +34,24 @@ dictionaries() {
 allocation() { case $1 in codec | stream) echo 80 ;; compression) echo 32 ;; *) echo 300 ;; esac; }
 input_bytes() { case $1 in session) echo 16384 ;; codec | stream | dialogue) echo 40000 ;; semantic) echo 4096 ;; hdf5) echo 65536 ;; *) echo 8192 ;; esac; }
 
-# run_one NAME SECONDS SEED: first every kept input as it is, then others made of them. Its output goes to NAME.log, its
-# status to NAME.status.
+# run_one NAME SECONDS SEED: first the tree's corpus, then every kept input as it is and others made of them. Its output goes to
+# NAME.log, its status to NAME.status.
 run_one() {
-  local name=$1 seconds=$2 seed=$3 status=0 extra=()
-  mkdir -p "$folder/corpus/$name" "$folder/findings" "$folder/seeds/$name" "$folder/logs"
+  local name=$1 seconds=$2 seed=$3 status=0 extra=() log=$folder/logs/$1.log
+  local limits=(-timeout=60 -rss_limit_mb=3000 -malloc_limit_mb="$(allocation "$name")")
+  local corpus=("$here/corpus/$name"/*)
+  mkdir -p "$keep/$name" "$folder/findings" "$folder/seeds/$name" "$folder/logs"
   if [ -n "$(dictionaries "$name")" ]; then
     for words in $(dictionaries "$name"); do cat "$here/$words.dict"; done >"$folder/logs/$name.dict"
     extra=("-dict=$folder/logs/$name.dict")
   fi
-  "$folder/bin/fuzz_$name" -max_total_time="$seconds" -seed="$seed" -timeout=60 -rss_limit_mb=3000 -print_final_stats=1 \
-    -malloc_limit_mb="$(allocation "$name")" -max_len="$(input_bytes "$name")" "${extra[@]}" \
-    -artifact_prefix="$folder/findings/$name-" "$folder/corpus/$name" "$folder/seeds/$name" \
-    >"$folder/logs/$name.log" 2>&1 || status=$?
+  : >"$log"
+  if [ -e "${corpus[0]}" ]; then "$folder/bin/fuzz_$name" "${limits[@]}" "${corpus[@]}" >"$log" 2>&1 || status=$?; fi
+  if [ "$status" -eq 0 ]; then
+    "$folder/bin/fuzz_$name" "${limits[@]}" -max_total_time="$seconds" -seed="$seed" -print_final_stats=1 \
+      -max_len="$(input_bytes "$name")" "${extra[@]}" -artifact_prefix="$folder/findings/$name-" \
+      "$keep/$name" "$folder/seeds/$name" >>"$log" 2>&1 || status=$?
+  fi
   echo "$status" >"$folder/logs/$name.status"
 }
 
@@ -64,7 +71,7 @@ explain() {
   local name=$1 input
   printf '\n%s: the end of build-fuzz/logs/%s.log\n' "$name" "$name"
   grep -vE '^#[0-9]+' "$folder/logs/$name.log" | tail -n 40
-  input=$(sed -nE 's/.*Test unit written to (.*)/\1/p' "$folder/logs/$name.log" | tail -n 1)
+  input=$(sed -nE 's/^Running: |.*Test unit written to //p' "$folder/logs/$name.log" | tail -n 1)
   if [ -n "$input" ]; then printf 'again: %s %s\n' "build-fuzz/bin/fuzz_$name" "${input#"$root/"}"; fi
 }
 
