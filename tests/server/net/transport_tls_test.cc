@@ -91,7 +91,8 @@ struct Known {
 };
 
 Known known_by(const std::string& common_name, const std::string& others) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "transport_tls_known";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / ("transport_tls_known_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string certificate = folder / "certificate.pem", key = folder / "key.pem";
   const std::string of_client = folder / "client.pem", key_of_client = folder / "client_key.pem";
@@ -167,7 +168,8 @@ TEST(TlsTransport, RefusesAlternativeNamesThatCannotTellClientsApart) {
 /// peer had said all.
 TEST(TlsTransport, TellsOfAResetThatCameWithBytes) {
   const auto before = std::signal(SIGPIPE, SIG_IGN);  // as servers do
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "transport_tls_test";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / ("transport_tls_test_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string certificate = folder / "certificate.pem", key = folder / "key.pem";
   ASSERT_NO_FATAL_FAILURE(write_certificate(certificate, key));
