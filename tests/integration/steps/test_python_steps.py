@@ -124,7 +124,7 @@ def test_results_of_a_paused_scan_come_too(tmp_path):
     server = steps.start_server(tmp_path, "--pause-s", "0.2")
     config = f"'{{\"how\": \"late\", \"file\": \"{tmp_path / 'now'}\"}}'"
     connection, _ = begin_scan(server, "late", config)
-    server.wait_for("no data for 0.2 s", 30)
+    server.wait_for("for 0.2 s: its place on", 30)
     (tmp_path / "now").touch()
     (number,) = struct.unpack("<H", connection.recv(2, socket.MSG_WAITALL))
     assert number == wire.IMAGE
