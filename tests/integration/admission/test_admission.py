@@ -67,12 +67,27 @@ def long_config(size=256 << 10):
     return wire.config_text(begin + "\n" * (size - len(begin)))
 
 
-class Waits:
+class Meanwhile:
+    """A thread that does `work` until `stop` is set, while a test goes on."""
+
+    def __init__(self, work):
+        self.stop, self.thread = threading.Event(), threading.Thread(target=work)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+
+class Waits(Meanwhile):
     """How long answers of /livez take meanwhile [s], asked every 10 ms."""
 
     def __init__(self, server):
-        self.address, self.stop, self.times = server.admin, threading.Event(), []
-        self.thread = threading.Thread(target=self.ask)
+        super().__init__(self.ask)
+        self.address, self.times = server.admin, []
 
     def ask(self):
         connection = http.client.HTTPConnection(*self.address, timeout=120)
@@ -82,14 +97,6 @@ class Waits:
             assert connection.getresponse().read()
             self.times.append(time.monotonic() - began)
         connection.close()
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
 
 
 def test_a_hosts_json_of_any_length_holds_up_nobody(start):
@@ -274,12 +281,12 @@ def test_memory_that_nobody_uses_goes_to_who_waits(start):
             holder.close()
 
 
-class Tricklers:
+class Tricklers(Meanwhile):
     """Scans that reserve by headers, each of which sends up to 21 KiB/s of readouts for which no frame is opened."""
 
     def __init__(self, server):
-        self.server, self.holders, self.stop = server, [], threading.Event()
-        self.thread = threading.Thread(target=self.trickle)
+        super().__init__(self.trickle)
+        self.server, self.holders = server, []
         readout = bytearray(wire.acquisition(np.zeros((1, 512), np.complex64)))  # 4.3 KiB
         struct.pack_into("<H", readout, 2 + wire.ACQUISITION_HEAD.fields["encoding_space_ref"][1], 7)
         self.readout = bytes(readout)
@@ -299,13 +306,8 @@ class Tricklers:
                 except OSError:
                     pass
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
+    def __exit__(self, *error):
+        super().__exit__(*error)
         for holder in self.holders:
             holder.close()
 
