@@ -64,7 +64,7 @@ class Progress {
   bool on_device() const { return on_device_; }
 
   /// Of the calling thread, whose looks at a stop token are its steps; chains that it makes, and caches that it asks,
-  /// take it. Null: nobody looks.
+  /// take it. Null: nobody looks. std::bad_alloc where a thread's first call finds no memory.
   static std::shared_ptr<Progress>& of_thread();
 
  private:

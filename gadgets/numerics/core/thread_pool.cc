@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/lends_helpers.h"
+#include "gadgets/numerics/core/thread_scratch.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -311,10 +312,7 @@ Yield*& Yield::of_thread() {
   return yield;
 }
 
-std::shared_ptr<Progress>& Progress::of_thread() {
-  thread_local std::shared_ptr<Progress> progress;
-  return progress;
-}
+std::shared_ptr<Progress>& Progress::of_thread() { return thread_value<Progress, std::shared_ptr<Progress>>(); }
 
 ThreadPool::ThreadPool(int threads)
     : impl_(std::make_shared<Impl>(std::max(1, threads) - 1)), size_(std::max(1, threads)) {}

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <cstddef>
 #include <vector>
 
+#include "gadgets/numerics/core/thread_scratch.h"
 #include "gadgets/numerics/fft/fft_lines_cpu.h"
 #include "gadgets/numerics/fft/fft_ops.h"
 #include "gadgets/numerics/fft/fftw_plans_cpu.h"
@@ -18,22 +18,11 @@ constexpr std::int64_t kLineElements = 32 * 1024;
 constexpr std::int64_t kCachedElements = 256 * 1024;
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
 
+struct FftScratch;
 /// This thread's working space for a few lines, aligned to 64 bytes. It grows with the longest axis seen, to a few
 /// megabytes at most, and is charged to no session.
 cfloat* scratch(std::int64_t elements) {
-  struct Free {
-    void operator()(cfloat* memory) const { std::free(memory); }
-  };
-  thread_local std::unique_ptr<cfloat, Free> memory;
-  thread_local std::int64_t size = 0;
-  if (size < elements) {
-    constexpr std::size_t kLine = 64;
-    const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(cfloat) + kLine - 1) / kLine * kLine;
-    memory.reset(static_cast<cfloat*>(std::aligned_alloc(kLine, bytes)));
-    size = memory ? elements : 0;
-    if (!memory) throw ResourceError("out of memory for the working space of a Fourier transform");
-  }
-  return memory.get();  // NOLINT(clang-analyzer-unix.Malloc): lives as long as the thread
+  return reinterpret_cast<cfloat*>(thread_scratch<FftScratch>(2 * static_cast<std::size_t>(elements)));
 }
 
 std::int64_t lines_together(std::int64_t n) { return std::clamp<std::int64_t>(kLineElements / n, 1, kLines); }
