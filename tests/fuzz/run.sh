@@ -68,11 +68,16 @@ report() {
 }
 
 explain() {
-  local name=$1 input
+  local name=$1 input again
   printf '\n%s: the end of build-fuzz/logs/%s.log\n' "$name" "$name"
   grep -vE '^#[0-9]+' "$folder/logs/$name.log" | tail -n 40
-  input=$(sed -nE 's/^Running: |.*Test unit written to //p' "$folder/logs/$name.log" | tail -n 1)
-  if [ -n "$input" ]; then printf 'again: %s %s\n' "build-fuzz/bin/fuzz_$name" "${input#"$root/"}"; fi
+  # The input that libFuzzer wrote, or else the one of the corpus that did not come to its end; what is found at the corpus's end (a
+  # leak, say) is that of all its inputs.
+  input=$(awk '/^Running: / { at = substr($0, 10) } /^Executed / { at = "" }
+    sub(/.*Test unit written to /, "") { at = $0 } END { print at }' "$folder/logs/$name.log")
+  again=${input#"$root/"}
+  if [ -z "$input" ] && ! grep -qE '^#[0-9]+' "$folder/logs/$name.log"; then again="tests/fuzz/corpus/$name/*"; fi
+  if [ -n "$again" ]; then printf 'again: %s %s\n' "build-fuzz/bin/fuzz_$name" "$again"; fi
 }
 
 if [ "${1:-}" = --one ]; then
