@@ -48,8 +48,9 @@ struct CaptureOptions {
 
 /// DICOM peers, to which images go that leave a scan (docs/dicom.md).
 struct DicomOptions {
-  std::vector<std::string> peers;    ///< "NAME=AE_TITLE@HOST:PORT", with "/tls" behind it for TLS
-  std::vector<std::string> send_to;  ///< of these, those that get the images of every scan
+  std::vector<std::string> peers;  ///< "NAME=AE_TITLE@HOST:PORT", with "/tls" behind it for TLS
+  std::vector<std::string>
+      send_to;  ///< of these, those that get images of all the operator's pipelines (ScanRequest::trusted)
   std::string ae_title = "ECHOTRAIN";
   bool patient = false;                          ///< keep the header's patient fields
   std::string spool;                             ///< folder for images that wait for a peer
