@@ -89,9 +89,9 @@ count_tests() {
 }
 
 # run_tests_in FOLDER [CTEST ARGUMENT...]: two tests at a time that compute, or up to four that wait (their PROCESSORS, in
-# tests/CMakeLists.txt). Where all of a few failures are of tests with the label "timing", these run again alone, at most
-# twice each: a busy machine moves bounds in seconds. Everything else that fails stands at once: wrong bits, a crash, a hang, a
-# sanitizer's report.
+# tests/CMakeLists.txt). Where all of a few failures are of tests with the label "timing", and of GoogleTest's each assertion is one
+# with kMatterOfTime, these run again alone, at most twice each: a busy machine moves bounds in seconds. Everything else that fails
+# stands at once: wrong texts, sums and bits, a crash, a hang, a sanitizer's report.
 run_tests_in() {
   local folder=$1 log=$1/Testing/first.log failed others most=5
   shift
@@ -103,7 +103,8 @@ run_tests_in() {
   failed=$(sed -n 's/^[0-9]*://p' "$folder/Testing/Temporary/LastTestsFailed.log" 2>/dev/null || true)
   others=$(grep -vxFf <(ctest --test-dir "$folder" -N -L '^timing$' | sed -n 's/^ *Test *#[0-9]*: //p') <<<"$failed" || true)
   if [ -z "$failed" ] || [ -n "$others" ] || [ "$(wc -l <<<"$failed")" -gt "$most" ] ||
-    grep -qE '\*\*\*(Exception|Not Run|Timeout)|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error: |^no matter of time: ' "$log"; then
+    grep -qE '\*\*\*(Exception|Not Run|Timeout)|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error: |^no matter of time: ' "$log" ||
+    [ "$(grep -c ': Failure$' "$log")" -gt "$(grep -c '^a matter of time: ' "$log")" ]; then
     count_tests "$log" 0
     return 1
   fi

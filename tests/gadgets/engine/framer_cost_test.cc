@@ -6,6 +6,7 @@
 #include "gadgets/numerics/core/memory_budget.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/cpu_time.h"
+#include "tests/support/matter_of_time.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::testing {
@@ -50,7 +51,7 @@ void expect_linear(
     few = std::min(few, seconds_to_open(rule, 2000, batch, change));
     many = std::min(many, seconds_to_open(rule, 16000, batch, change));
   }
-  EXPECT_LE(many / few, 30) << rule << ", batches of " << batch;
+  EXPECT_LE(many / few, 30) << kMatterOfTime << rule << ", batches of " << batch;
 }
 
 TEST(FramerCostTest, EachReadoutOpensAFrame) {
@@ -195,7 +196,7 @@ void expect_same_for_large_frames(const std::string& gadgets, const std::functio
     small = std::min(small, seconds_to_fill(gadgets, 16, 16, change));
     large = std::min(large, seconds_to_fill(gadgets, 4096, 1024, change));
   }
-  EXPECT_LE(large / small, 10) << "small: " << small << " s";
+  EXPECT_LE(large / small, 10) << kMatterOfTime << "small: " << small << " s";
 }
 
 /// Imaging and navigator readouts by turns, so that each is a batch of its own.

@@ -16,6 +16,7 @@
 
 #include "gadgets/numerics/core/thread_pool.h"
 #include "server/base/turns.h"
+#include "tests/support/matter_of_time.h"
 
 namespace echotrain::server {
 namespace {
@@ -121,7 +122,7 @@ TEST(TurnsStress, WhatIsCountedComesOutEven) {
   }
   for (const auto& player : players) {
     EXPECT_GT(player->batches(), 0) << "it was forgotten";
-    EXPECT_LT(player->longest_s(), 1.9) << "after two seconds it would go on without a turn";
+    EXPECT_LT(player->longest_s(), 1.9) << kMatterOfTime << "after two seconds it would go on without a turn";
   }
   // With two addresses of two cores each: each may have two turns at once, and not three.
   const auto also = turns->scan("a"), third = turns->scan("a");
@@ -132,7 +133,7 @@ TEST(TurnsStress, WhatIsCountedComesOutEven) {
   EXPECT_EQ(first->most_helpers(), kCores - 1 - 1) << "one turn of the address is counted, and nothing is left over";
   const Computing two(*also, {});
   EXPECT_EQ(first->most_helpers(), kCores - 1 - 2);
-  EXPECT_LT(Clock::now() - since, milliseconds(500)) << "nobody waits for those who are gone";
+  EXPECT_LT(Clock::now() - since, milliseconds(500)) << kMatterOfTime << "nobody waits for those who are gone";
   {
     const auto before = Clock::now();
     std::stop_source stop;

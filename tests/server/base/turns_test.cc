@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/matter_of_time.h"
+
 namespace echotrain::server {
 namespace {
 
@@ -145,7 +147,7 @@ TEST(Turns, NobodyIsForgottenInLine) {
         }
       });
   }
-  EXPECT_LT(longest_ms, 1900) << "after two seconds they go on without a turn";
+  EXPECT_LT(longest_ms, 1900) << kMatterOfTime << "after two seconds they go on without a turn";
 }
 
 TEST(Turns, WhoRestsLetsOthersComputeAndWaitsAgainAfterwards) {

@@ -4,6 +4,7 @@
 
 #include "tests/server/http_client.h"
 #include "tests/server/raw_client.h"
+#include "tests/support/matter_of_time.h"
 
 namespace echotrain::server {
 namespace {
@@ -45,9 +46,9 @@ TEST_P(Deadlines, TalkWithoutProgressMovesNone) {
   TestServer server(options);
   Conversation all;
   const auto lasted = lasts(server, GetParam(), all);
-  ASSERT_TRUE(lasted) << "talking goes on";
-  EXPECT_GT(lasted->count(), 0.4);
-  EXPECT_LT(lasted->count(), 3);
+  ASSERT_TRUE(lasted) << kMatterOfTime << "talking goes on";
+  EXPECT_GT(lasted->count(), 0.4) << kMatterOfTime;
+  EXPECT_LT(lasted->count(), 3) << kMatterOfTime;
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    timeout: " + GetParam().reason));
   EXPECT_TRUE(server.works());
 }

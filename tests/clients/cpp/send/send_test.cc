@@ -20,6 +20,7 @@
 #include "clients/cpp/simulate/simulate.h"
 #include "protocol/files/stream_file.h"
 #include "tests/clients/cpp/support.h"
+#include "tests/support/matter_of_time.h"
 
 namespace echotrain::client {
 namespace {
@@ -227,7 +228,7 @@ TEST_F(Send, AnErrorTextFailsAndEarlierImagesAreKept) {
   });
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(run_send(server.port), 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));  // it stopped sending
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << kMatterOfTime << "it stopped sending";
   EXPECT_NE(err_.str().find("no such trick"), std::string::npos);
   EXPECT_EQ(images_kept(), 1u);
 }

@@ -10,6 +10,7 @@
 #include "gadgets/api/gadget.h"
 #include "tests/gadgets/scan.h"
 #include "tests/gadgets/sent_images.h"
+#include "tests/support/matter_of_time.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::testing {
@@ -108,11 +109,11 @@ void expect_times(const FrameTimes& times, const std::vector<double>& spent, dou
   ASSERT_GE(wall, all_spent);
   for (std::size_t i = 0; i < spent.size(); ++i) {
     EXPECT_GE(times.ms[i], spent[i] - 1e-6) << i;
-    EXPECT_LE(times.ms[i], spent[i] + (wall - all_spent) + kTail) << i;
+    EXPECT_LE(times.ms[i], spent[i] + (wall - all_spent) + kTail) << kMatterOfTime << i;
     all += times.ms[i];
   }
   EXPECT_NEAR(times.whole_ms, all, 1e-9);
-  EXPECT_LE(all, wall + kTail);
+  EXPECT_LE(all, wall + kTail) << kMatterOfTime;
 }
 
 TEST(GadgetClock, AGadgetHasItsOwnTimeAndNotThatOfThoseItCalls) {
@@ -129,7 +130,7 @@ TEST(GadgetClock, AGadgetHasItsOwnTimeAndNotThatOfThoseItCalls) {
   EXPECT_GE(seen.frames[3].ms[2], 1);
   // What is spent between pushes is nobody's. A frame's time is that from the images before: each began from zero.
   const auto quickest = std::min_element(seen.wall.begin(), seen.wall.end());
-  EXPECT_LT(seen.frames[static_cast<std::size_t>(quickest - seen.wall.begin())].ms[3], *quickest - 4);
+  EXPECT_LT(seen.frames[static_cast<std::size_t>(quickest - seen.wall.begin())].ms[3], *quickest - 4) << kMatterOfTime;
 }
 
 TEST(GadgetClock, BranchesHavePlacesOfTheirOwn) {

@@ -20,6 +20,7 @@
 #include "gadgets/numerics/toeplitz/toeplitz.h"
 #include "tests/support/backends.h"
 #include "tests/support/cpu_time.h"
+#include "tests/support/matter_of_time.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::numerics {
@@ -159,7 +160,8 @@ class StopOn : public OnBackend<B> {
     // CUDA's first run loads kernels and makes plans, which libraries do in calls of their own.
     if (kCuda) spent_after_stop(B::kBackend, 0.5, work);
     for (const double moment_s : moments_s)
-      EXPECT_LT(spent_after_stop(B::kBackend, moment_s, work), kCuda ? kCudaBound_s : kBound_s) << moment_s;
+      EXPECT_LT(spent_after_stop(B::kBackend, moment_s, work), kCuda ? kCudaBound_s : kBound_s)
+          << kMatterOfTime << moment_s;
   }
 };
 TYPED_TEST_SUITE(StopOn, ::echotrain::testing::Backends, ::echotrain::testing::BackendNames);
@@ -225,7 +227,7 @@ TEST(Stop, APlan) {
   const std::vector<double> k = points(6'000'000, 3);
   const auto work = [&](Context& context) { NufftPlan::make(context, {k.data(), {6'000'000, 3}}, {160, 160, 160}); };
   for (const double moment_s : {0.03, 0.3, 0.6, 0.9})
-    EXPECT_LT(spent_after_stop(Backend::cpu, moment_s, work), kBound_s);
+    EXPECT_LT(spent_after_stop(Backend::cpu, moment_s, work), kBound_s) << kMatterOfTime;
 }
 
 // Kernels of 32 x 6 x 6 numbers, whose eigenvectors take some 10 s.
@@ -248,7 +250,8 @@ TEST(Stop, EspiritMaps) {
   work(whole);
   const double whole_s = spent(Backend::cpu) - begin;
   for (const double part : {0.1, 0.4, 0.7})
-    EXPECT_LT(spent_after_stop(Backend::cpu, part * whole_s, work), kBound_s) << part << " of " << whole_s << " s";
+    EXPECT_LT(spent_after_stop(Backend::cpu, part * whole_s, work), kBound_s)
+        << kMatterOfTime << part << " of " << whole_s << " s";
 }
 
 // Qhull's own loop is stopped too, wherever it is.
@@ -256,7 +259,7 @@ TEST(Stop, VoronoiCells) {
   const std::vector<double> k = points(450'000, 2);
   const auto work = [&](Context& context) { voronoi_density(context.threads(), {k.data(), {450'000, 2}}, 1); };
   for (const double moment_s : {0.03, 0.2, 0.8, 2.0})
-    EXPECT_LT(spent_after_stop(Backend::cpu, moment_s, work), kQhullBound_s);
+    EXPECT_LT(spent_after_stop(Backend::cpu, moment_s, work), kQhullBound_s) << kMatterOfTime;
 }
 
 }  // namespace

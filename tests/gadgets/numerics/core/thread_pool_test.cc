@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/lends_helpers.h"
+#include "tests/support/matter_of_time.h"
 #include "tests/support/process_threads.h"
 
 namespace echotrain::numerics {
@@ -170,9 +171,10 @@ TEST(ThreadPoolTest, OnlyAsManyAreWokenAsThereIsWorkFor) {
       if (std::this_thread::get_id() == caller) await([&] { return waits() > asleep; });
     });
   }
-  ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no helper came, or it did not fall asleep";
+  ASSERT_LT(std::chrono::steady_clock::now(), deadline) << kMatterOfTime << "no helper came, or it did not fall asleep";
   EXPECT_GE(waits() - first, kLoops);
-  EXPECT_LE(waits() - first, kLoops + 3 * 7) << "one for each loop, and some for the lock while all seven start";
+  EXPECT_LE(waits() - first, kLoops + 3 * 7)
+      << kMatterOfTime << "one for each loop, and some for the lock while all seven start";
 }
 
 /// A caller whose helper takes long sleeps on while helpers come and go in other callers' loops. They begin when it has
@@ -292,7 +294,7 @@ TEST(ThreadPoolTest, WhoHasRestedKeepsOthersWaitingForMoments) {
     helped_part(pool, 1, 120);
   }
   const std::jthread other = hog(threads, rested);
-  EXPECT_GT(helped_part(pool, 10, 120), 0.4) << "of the first 150 ms";
+  EXPECT_GT(helped_part(pool, 10, 120), 0.4) << kMatterOfTime << "of the first 150 ms";
 }
 
 struct Lender : LendsHelpers {
