@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
-#include <string_view>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -24,7 +23,7 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
         line_.push_back(ticket.get());
         ticket->in_line_ = true;
         ticket->waits_since_ = Clock::now();
-        calls_back_ = calls_back_ || is_due(*ticket);
+        calls_back_ = calls_back_ || is_due(*ticket, sums());
       }
     }
   }
@@ -51,42 +50,43 @@ bool Reservations::may_take_kept(const Ticket& ticket) const {
   return first && ticket.wish_.bytes <= kept() / 4;
 }
 
-// Scans that end give back what they have a little later.
-std::uint64_t Reservations::had_by(const std::string& address, bool without_ending) const {
-  std::uint64_t bytes = 0;
-  for (const Ticket* each : counted_)
-    if (each->wish_.address == address && !(without_ending && each->ends_))
-      bytes += had(*each->wish_.account, each->reserved_);
-  return bytes;
+Reservations::Sums Reservations::sums() const {
+  Sums sums;
+  for (const Ticket* each : counted_) {
+    const std::uint64_t has = had(*each->wish_.account, each->reserved_);
+    Sums::Had& had_by = sums.had[each->wish_.address];
+    had_by.all += has;
+    if (!each->ends_) had_by.staying += has;
+  }
+  for (const Ticket* each : line_) sums.had[each->wish_.address];
+  return sums;
 }
 
 // Its address has no more than its part, and together with this wish no more than it may reserve: those behind it wait
 // for it, and others do what they can for it.
-bool Reservations::is_due(const Ticket& ticket) const {
-  const std::string& address = ticket.wish_.address;
+bool Reservations::is_due(const Ticket& ticket, const Sums& sums) const {
   const std::uint64_t has = had(*ticket.wish_.account, ticket.reserved_), wants = std::max(has, ticket.wish_.bytes);
-  const std::uint64_t all = had_by(address);
-  return may_reserve(ticket) && all - (ticket.counted_ ? has : 0) + wants <= share() && all <= part_of(address);
+  const auto found = sums.had.find(ticket.wish_.address);
+  const std::uint64_t all = found == sums.had.end() ? 0 : found->second.all;
+  return may_reserve(ticket) && all - (ticket.counted_ ? has : 0) + wants <= share() &&
+         all <= part_of(ticket.wish_.address, sums);
 }
 
 // What it has lent goes to those first for whom it was lent, until it has waited for the patience: else who needs what
 // two have lent would never get it. What is kept for small first scans is theirs alone.
-bool Reservations::stands_behind(const Ticket& ticket, const Ticket& other) const {
+bool Reservations::stands_behind(const Ticket& ticket, const Ticket& other, const Sums& sums) const {
   return ticket.counted_ && !other.counted_ && !is_overdue(ticket) && other.waits_since_ <= ticket.lent_at_ &&
-         may_take_kept(other) == may_take_kept(ticket) && is_due(other);
+         may_take_kept(other) == may_take_kept(ticket) && is_due(other, sums);
 }
 
 bool Reservations::is_overdue(const Ticket& ticket) const {
   return ticket.counted_ && Clock::now() >= ticket.waits_since_ + patience_;
 }
 
-std::uint64_t Reservations::part_of(const std::string& address) const {
-  std::set<std::string_view> addresses;
-  for (const auto& [name, held] : held_) addresses.insert(name);
-  for (const Ticket* each : line_) addresses.insert(each->wish_.address);
+std::uint64_t Reservations::part_of(const std::string& address, const Sums& sums) const {
   const auto found = held_.find(address);
   const std::uint64_t reserved = found == held_.end() ? 0 : found->second.bytes;
-  return std::min(share(), std::max(2 * share() / std::max<std::size_t>(addresses.size(), 1), 2 * reserved));
+  return std::min(share(), std::max(2 * share() / std::max<std::size_t>(sums.had.size(), 1), 2 * reserved));
 }
 
 // The budget must have as much left before it is reserved.
@@ -109,8 +109,9 @@ std::uint64_t Reservations::coming() const {
 // would not fit though all of them ended.
 std::vector<Reservations::Ticket*> Reservations::next_to_end() const {
   const auto now = Clock::now();
+  const Sums have = sums();
   const auto waits = std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) {
-    return now >= each->waits_since_ + pause_ && is_due(*each);
+    return now >= each->waits_since_ + pause_ && is_due(*each, have);
   });
   if (waits == line_.end()) return {};
   std::uint64_t coming_back = coming();
@@ -118,7 +119,7 @@ std::vector<Reservations::Ticket*> Reservations::next_to_end() const {
   if (budget_->make_room(room - std::min(room, coming_back))) return {};
   std::vector<Ticket*> found;
   while (budget_->used() + room > budget_->bound() + coming_back) {
-    Ticket* const next = borrows_most(found);
+    Ticket* const next = borrows_most(found, have);
     if (next == nullptr) return {};
     coming_back += had(*next->wish_.account, next->reserved_);
     found.push_back(next);
@@ -128,15 +129,15 @@ std::vector<Reservations::Ticket*> Reservations::next_to_end() const {
 
 // The scan that borrows most of the address that has most beyond its part, once those of `ending` have ended; null:
 // none. What a scan has lent of its reservation, and takes again, is not borrowed.
-Reservations::Ticket* Reservations::borrows_most(const std::vector<Ticket*>& ending) const {
+Reservations::Ticket* Reservations::borrows_most(const std::vector<Ticket*>& ending, const Sums& sums) const {
   std::map<std::string_view, std::uint64_t> back;
   for (const Ticket* each : ending) back[each->wish_.address] += had(*each->wish_.account, each->reserved_);
   Ticket* found = nullptr;
   std::pair<std::uint64_t, std::uint64_t> most{0, 0};  // beyond the address' part; borrowed by the scan
   for (Ticket* each : counted_) {
     const std::string& address = each->wish_.address;
-    const std::uint64_t used = each->wish_.account->used(), part = part_of(address) + back[address];
-    const std::uint64_t has = had_by(address, /*without_ending=*/true);
+    const std::uint64_t used = each->wish_.account->used(), part = part_of(address, sums) + back[address];
+    const std::uint64_t has = sums.had.at(address).staying;
     const bool chosen = std::find(ending.begin(), ending.end(), each) != ending.end();
     if (each->ends_ || each->stuck_ || chosen || used <= each->wish_.bytes || has <= part) continue;
     const std::pair its{has - part, used - each->wish_.bytes};
@@ -214,7 +215,8 @@ bool Reservations::Ticket::give_back_unused() {
 
 bool Reservations::Ticket::is_to_end_idle() {
   const std::scoped_lock lock(all_->mutex_);
-  if (all_->calls_back_ && wish_.account->used() > wish_.bytes && all_->had_by(wish_.address, true) > all_->share())
+  if (all_->calls_back_ && wish_.account->used() > wish_.bytes &&
+      all_->sums().had[wish_.address].staying > all_->share())
     ends_ = true;
   return ends_;
 }
@@ -230,46 +232,64 @@ void Reservations::Ticket::regain() {
   if (granted_ || in_line_) return;
   waits_since_ = Clock::now();
   std::list<Ticket*>& line = all_->line_;
-  const auto before = std::find_if(line.rbegin(), line.rend(), [this](const Ticket* each) {
-    return each->counted_ || all_->stands_behind(*this, *each);
+  const Sums sums = all_->sums();
+  const auto before = std::find_if(line.rbegin(), line.rend(), [&](const Ticket* each) {
+    return each->counted_ || all_->stands_behind(*this, *each, sums);
   });
   const auto place = before.base();
   if (place == line.begin() && all_->grant(*this)) return;
   in_line_ = true;
   line.insert(place, this);
-  all_->calls_back_ = all_->calls_back_ || all_->is_due(*this);
+  all_->calls_back_ = all_->calls_back_ || all_->is_due(*this, sums);
 }
 
 void Reservations::look_again() {
-  std::vector<std::function<void()>> wakes;
+  std::vector<std::shared_ptr<const std::function<void()>>> wakes;
+  try {
+    const std::scoped_lock lock(mutex_);
+    wakes.reserve(line_.size() + counted_.size());
+    look(wakes);
+  } catch (const std::bad_alloc&) {  // who waits looks again later
+  }
+  for (const auto& wake : wakes) (*wake)();
+}
+
+void Reservations::look_now_and_then() {
   {
     const std::scoped_lock lock(mutex_);
-    calls_back_ = false;
-    const auto now = Clock::now();
-    leaving_.remove_if([&](const Leaving& each) {
-      const auto account = each.account.lock();
-      return !account || account->used() == 0 || now >= each.until;
-    });
-    for (const bool all : {false, true})  // first those who regain, and those of addresses that do not have too much
-      for (auto place = line_.begin(); place != line_.end();) {
-        Ticket& ticket = **place;
-        const bool turn = all || ticket.counted_ || is_due(ticket);
-        const bool behind =
-            std::any_of(line_.begin(), place, [&](const Ticket* each) { return stands_behind(ticket, *each); });
-        if (turn && !behind && (!calls_back_ || may_take_kept(ticket) || is_overdue(ticket)) && grant(ticket)) {
-          wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
-          place = line_.erase(place);
-        } else {
-          calls_back_ = calls_back_ || is_due(ticket);
-          ++place;
-        }
-      }
-    for (Ticket* const ticket : next_to_end()) {
-      ticket->ends_ = true;
-      wakes.push_back(ticket->wake_);
-    }
+    if (Clock::now() < looked_ + kBetweenLooks) return;
   }
-  for (const auto& wake : wakes) wake();
+  look_again();
+}
+
+void Reservations::look(std::vector<std::shared_ptr<const std::function<void()>>>& wakes) {
+  const auto now = looked_ = Clock::now();
+  bool calls_back = false;
+  leaving_.remove_if([&](const Leaving& each) {
+    const auto account = each.account.lock();
+    return !account || account->used() == 0 || now >= each.until;
+  });
+  Sums have = sums();
+  for (const bool all : {false, true})  // first those who regain, and those of addresses that do not have too much
+    for (auto place = line_.begin(); place != line_.end();) {
+      Ticket& ticket = **place;
+      const bool turn = all || ticket.counted_ || is_due(ticket, have);
+      const auto is_before = [&](const Ticket* each) { return stands_behind(ticket, *each, have); };
+      if (turn && (!calls_back || may_take_kept(ticket) || is_overdue(ticket)) &&
+          std::none_of(line_.begin(), place, is_before) && grant(ticket)) {
+        wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
+        place = line_.erase(place);
+        have = sums();
+      } else {
+        calls_back = calls_back || is_due(ticket, have);
+        ++place;
+      }
+    }
+  calls_back_ = calls_back;
+  for (Ticket* const ticket : next_to_end()) {
+    ticket->ends_ = true;
+    wakes.push_back(ticket->wake_);
+  }
 }
 
 void Reservations::end(Ticket& ticket) {
@@ -279,7 +299,8 @@ void Reservations::end(Ticket& ticket) {
     counted_.remove(&ticket);
     if (ticket.counted_) {
       reserve(ticket, 0);
-      if (!ticket.stuck_) leaving_.push_back({ticket.wish_.account, Clock::now() + patience_});
+      ticket.leaves_.front().until = Clock::now() + patience_;
+      if (!ticket.stuck_) leaving_.splice(leaving_.end(), ticket.leaves_);
       const auto held = held_.find(ticket.wish_.address);
       if (--held->second.scans == 0) held_.erase(held);
     }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,14 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     bool exempt = false;  ///< the address may have the whole line
   };
 
+ private:
+  /// What a scan has left behind when its ticket ended, such as images that are being sent: it comes back soon.
+  struct Leaving {
+    std::weak_ptr<numerics::MemoryAccount> account;
+    Clock::time_point until;  ///< as long as that is believed
+  };
+
+ public:
   /// A scan's turn: waiting, then holding its reservation until it is destroyed. The account may keep more than that.
   class Ticket {
    public:
@@ -80,10 +89,14 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
    private:
     friend class Reservations;
     Ticket(std::shared_ptr<Reservations> all, Wish wish, std::function<void()> wake)
-        : all_(std::move(all)), wish_(std::move(wish)), wake_(std::move(wake)) {}
+        : all_(std::move(all)),
+          wish_(std::move(wish)),
+          wake_(std::make_shared<const std::function<void()>>(std::move(wake))),
+          leaves_{{wish_.account, {}}} {}
     const std::shared_ptr<Reservations> all_;
     const Wish wish_;
-    const std::function<void()> wake_;
+    const std::shared_ptr<const std::function<void()>> wake_;
+    std::list<Leaving> leaves_;               // made with it: where a ticket ends, nothing may fail
     bool granted_ = false;                    // guarded by all_'s mutex, as those below
     bool in_line_ = false, counted_ = false;  // counted: among the scans of its address
     bool stuck_ = false;
@@ -97,8 +110,10 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   /// is cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted or a scan is to end.
   std::unique_ptr<Ticket> ask(Wish wish, std::function<void()> wake);
   /// Looks again who of those in line can have what it wants, and who has to give back what it borrows. Called when a
-  /// ticket ends, and to be called now and then: memory that was borrowed comes back at any time.
+  /// ticket ends. Without memory it does nothing.
   void look_again();
+  /// The same for all who call it some 20 times a second: memory that was borrowed comes back at any time.
+  void look_now_and_then();
 
   /// Somebody waits because there is too little left: sessions that have borrowed and can do without give back.
   bool calls_back() const;
@@ -110,26 +125,30 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::uint64_t bytes = 0;
     std::int64_t scans = 0;
   };
-  /// What a scan has left behind when its ticket ended, such as images that are being sent: it comes back soon.
-  struct Leaving {
-    std::weak_ptr<numerics::MemoryAccount> account;
-    Clock::time_point until;  // as long as that is believed
+  /// What the addresses have that have or want something.
+  struct Sums {
+    struct Had {
+      std::uint64_t all = 0, staying = 0;  // staying: without scans that end, which give it back a little later
+    };
+    std::map<std::string_view, Had> had;
   };
+  static constexpr std::chrono::milliseconds kBetweenLooks{50};
   std::uint64_t kept() const { return budget_->bounded() ? budget_->bound() / 8 : 0; }
   std::uint64_t share() const { return (budget_->bound() - kept()) / 2; }
   bool may_reserve(const Ticket& ticket) const;
   bool may_take_kept(const Ticket& ticket) const;
-  std::uint64_t had_by(const std::string& address, bool without_ending = false) const;
-  bool is_due(const Ticket& ticket) const;
-  bool stands_behind(const Ticket& ticket, const Ticket& other) const;
+  Sums sums() const;
+  bool is_due(const Ticket& ticket, const Sums& sums) const;
+  bool stands_behind(const Ticket& ticket, const Ticket& other, const Sums& sums) const;
   bool is_overdue(const Ticket& ticket) const;
-  std::uint64_t part_of(const std::string& address) const;
+  std::uint64_t part_of(const std::string& address, const Sums& sums) const;
   std::uint64_t room_for(const Ticket& ticket) const;
   std::uint64_t coming() const;
   std::vector<Ticket*> next_to_end() const;
-  Ticket* borrows_most(const std::vector<Ticket*>& ending) const;
+  Ticket* borrows_most(const std::vector<Ticket*>& ending, const Sums& sums) const;
   bool line_is_full(const Wish& wish) const;
   bool grant(Ticket& ticket);
+  void look(std::vector<std::shared_ptr<const std::function<void()>>>& wakes);
   bool reserve(Ticket& ticket, std::uint64_t bytes);
   void count_small(std::uint64_t more);
   void end(Ticket& ticket);
@@ -144,6 +163,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   std::list<Leaving> leaving_;
   std::uint64_t small_ = 0;  // reserved for those who may take what is kept
   std::atomic<bool> calls_back_ = false;
+  Clock::time_point looked_;
 };
 
 }  // namespace echotrain::server

@@ -65,7 +65,7 @@ void Watchdog::check(Clock::time_point now) {
   }
   check_alarm(now);
   check_pause(now);
-  if (place_until_) connection_.environment.reservations->look_again();
+  if (place_until_) connection_.environment.reservations->look_now_and_then();
   check_spill(now);
   if (write_ && need_not_read()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_, kSlowestLink)) {
