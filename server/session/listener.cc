@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/v6_only.hpp>
@@ -27,6 +28,7 @@ namespace {
 constexpr std::int64_t kMostRefusals = 32;
 constexpr auto kPauseAfterFailure = std::chrono::milliseconds(100);
 constexpr auto kPauseWithoutRoom = std::chrono::milliseconds(5);
+constexpr auto kPauseInLine = std::chrono::seconds(1);        // it is woken before
 constexpr auto kQuietAboutCrowds = std::chrono::seconds(10);  // between two lines of the log
 
 /// An image of 512 x 512 leaves in one write, before buffers have grown. Where the system caps a size that is asked for
@@ -156,54 +158,94 @@ asio::awaitable<void> Listener::wait(Clock::duration time) {
 asio::awaitable<void> Listener::take(tcp::socket socket, bool tls) {
   error_code gone;
   const tcp::endpoint peer = socket.remote_endpoint(gone);
-  bool waits = false, began = false;
+  bool waits = false, began = false;  // both true: it has a place in the line
   if (!balancers_.names(peer.address()) && try_to_add(socket, tls, peer, waits)) co_return;
   try {
     auto shared = std::make_shared<tcp::socket>(std::move(socket));
-    while (!(began = begin_introduction())) {
-      introductions_.make_room();
+    while (!(began = begin_introduction(waits))) {
+      if (!waits) introductions_.make_room();
       co_await wait(kPauseWithoutRoom);
     }
     asio::co_spawn(strand_, introduce(std::move(shared), tls, peer, waits), asio::detached);
   } catch (const std::exception&) {
+    if (began) end_introduction(waits);
     end_wait(peer, waits);
-    if (began) end_introduction();
     throw;
   }
 }
 
-bool Listener::begin_introduction() {
+bool Listener::begin_introduction(bool waits) {
   const std::scoped_lock lock(mutex_);
-  if (introduced_ >= environment_.options.max_connecting) return false;
-  ++introduced_;
+  std::int64_t& count = waits ? came_to_wait_ : introduced_;
+  if (count >= environment_.options.max_connecting) return false;
+  ++count;
   return true;
 }
 
-void Listener::end_introduction() {
+void Listener::end_introduction(bool waited) {
   bool empty = false;
   {
     const std::scoped_lock lock(mutex_);
-    --introduced_;
+    --(waited ? came_to_wait_ : introduced_);
     empty = stopping_ && is_empty();
   }
   if (empty) emptied_();
 }
 
+/// A place in the line of those that wait for room, on strand_: the first one looks for room now and then, and so does
+/// the first one of another address, for which there may be some; who leaves wakes those that are first then.
+class Listener::Place {
+ public:
+  Place(Listener& listener, const asio::ip::address& address)
+      : line_(listener.line_),
+        own_(line_.insert(line_.end(), {counted_as(address), asio::steady_timer(listener.strand_)})) {}
+  ~Place() {
+    const bool first = looks();
+    line_.erase(own_);
+    if (!first || line_.empty()) return;
+    line_.front().timer.cancel();
+    if (const auto other = of_another_address(); other != line_.end()) other->timer.cancel();
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  asio::awaitable<void> wait() {
+    do {
+      own_->timer.expires_after(looks() ? kPauseWithoutRoom : kPauseInLine);
+      error_code ignored;
+      co_await own_->timer.async_wait(redirect_error(use_awaitable, ignored));
+    } while (!looks());
+  }
+
+ private:
+  bool looks() const { return own_ == line_.begin() || own_ == of_another_address(); }
+  std::list<Waiting>::iterator of_another_address() const {
+    return std::find_if(line_.begin(), line_.end(), [&](const Waiting& each) { return each.who != line_.front().who; });
+  }
+  std::list<Waiting>& line_;
+  const std::list<Waiting>::iterator own_;
+};
+
 // `peer` waits for room, or is a balancer, which says who its client is.
 asio::awaitable<void> Listener::introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer,
                                           bool waits) {
+  const bool waited = waits;
   try {
     std::optional<tcp::endpoint> client = peer;
     if (!waits) client = co_await introductions_.client_of(socket, peer);
     if (client) {
       peer = *client;
-      while (!try_to_add(*socket, tls, peer, waits)) co_await wait(kPauseWithoutRoom);
+      if (waits || !try_to_add(*socket, tls, peer, waits)) {
+        Place place(*this, peer.address());
+        do co_await place.wait();
+        while (!try_to_add(*socket, tls, peer, waits));
+      }
     }
   } catch (const std::exception& thrown) {
-    end_wait(peer, waits);
     tell_of_failure(thrown.what());
   }
-  end_introduction();
+  end_wait(peer, waits);
+  end_introduction(waited);
 }
 
 void Listener::end_wait(const tcp::endpoint& peer, bool& waits) {
@@ -219,9 +261,8 @@ asio::any_io_executor Listener::beside() const {
 }
 
 // False when there is no room for the moment, and it may wait, as `waits` then says. One that may not is closed by the
-// caller, with its socket.
+// caller, with its socket. One that waits goes on waiting, though others of its address have come since.
 bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer, bool& waits) {
-  end_wait(peer, waits);
   std::uint64_t id = 0;
   std::shared_ptr<Session> session;
   std::optional<protocol::Error> refusal;
@@ -230,7 +271,7 @@ bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& pe
     refusal = refusal_of(peer, tls);
     if (refusal && refused_ >= kMostRefusals) return true;
     if (!refusal && !make_room(peer.address())) {
-      waits = slots_.wait(peer.address());
+      waits = waits || slots_.wait(peer.address());
       if (!waits) tell_of_crowd(peer.address());
       return !waits;
     }

@@ -3,6 +3,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstdint>
 #include <functional>
@@ -56,13 +57,20 @@ class Listener {
     bool tls;
   };
 
+  /// A connection in the line of those that wait for room.
+  struct Waiting {
+    asio::ip::address who;  // as slots count it
+    asio::steady_timer timer;
+  };
+  class Place;
+
   std::optional<tcp::endpoint> endpoint_of(bool tls) const;
   void open_door(tcp::endpoint endpoint, bool tls);
   asio::awaitable<void> accept(Door& door);
   asio::awaitable<void> wait(Clock::duration time);
   asio::awaitable<void> take(tcp::socket socket, bool tls);
-  bool begin_introduction();
-  void end_introduction();
+  bool begin_introduction(bool waits);
+  void end_introduction(bool waited);
   asio::awaitable<void> introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer, bool waits);
   asio::any_io_executor beside() const;
   bool try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer, bool& waits);
@@ -74,7 +82,7 @@ class Listener {
   std::optional<protocol::Error> admit(std::uint64_t id);
   void remove(std::uint64_t id, bool refused);
   void shut_down_sessions(bool now);
-  bool is_empty() const { return sessions_.empty() && introduced_ == 0; }
+  bool is_empty() const { return sessions_.empty() && introduced_ == 0 && came_to_wait_ == 0; }
 
   asio::io_context& context_;
   const Environment& environment_;
@@ -83,13 +91,15 @@ class Listener {
   const asio::strand<asio::io_context::executor_type> strand_;  // of the doors
   std::list<Door> doors_;
   Introductions introductions_;  // on strand_
+  std::list<Waiting> line_;      // on strand_
 
   std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
   std::uint64_t last_id_ = 0;
-  Slots slots_;                  // of the sessions that are not refused
-  std::int64_t refused_ = 0;     // sessions that only hear that they are refused
-  std::int64_t introduced_ = 0;  // connections whose client is asked for, or waits for room
+  Slots slots_;                    // of the sessions that are not refused
+  std::int64_t refused_ = 0;       // sessions that only hear that they are refused
+  std::int64_t introduced_ = 0;    // connections whose client is asked for, or waits for room then
+  std::int64_t came_to_wait_ = 0;  // connections that wait for room since they came
   std::optional<Clock::time_point> told_of_crowd_;
   bool stopping_ = false;
 };
