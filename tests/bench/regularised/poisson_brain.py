@@ -9,7 +9,8 @@ numbers of iterations:
 
 - ours through the build's server over TCP: a connection with the maps, 5130 readouts of one point each, and the image; the time
   is that of the whole connection, after a first one, whose operator the server keeps;
-- BART: the process `bart pics -n -R W:6:0:LAMBDA -i N` or `T:`; one iteration shows what of it is start, files and set-up;
+- BART: the process `bart pics -n -R W:6:0:LAMBDA -i N` or `T:`; one iteration shows what of it is start, files and set-up; with T
+  also at the best found of `-u` 0.003 to 1 and `-C` 3 to 10 (ADMM's rho and steps of conjugate gradients; 0.5 and 10 by default);
 - sigpy, where `--sigpy` names a Python that has it: from its input in memory on, without the import (sigpy_peer.py).
 
 All on two threads, by turns, medians of `--rounds`; seconds of the processor are those of all threads, which count where other
@@ -46,12 +47,14 @@ pipeline:
   - regularised: {{scale: absolute, lambda: {weight}, {options}}}
   - image: {{component: complex}}
 """
-# Of each prior: what BART is told, the asked J and the iterations to reach it, our options, and the iterations of all programs.
+# Of each prior: what BART is told, the asked J and the iterations to reach it, our options, and the iterations of all programs; BART's
+# options are in its name.
 PRIORS = {
     "wavelet": ("W", 31.02, 18, "prior: wavelet, iterations: {}, tolerance: 0",
                 {"ours": (6, 10, 14, 18, 25, 45), "bart": (1, 10, 18, 30, 50, 100), "sigpy": (10, 18, 30, 50, 100)}),
     "total_variation": ("T", 31.31, 22, "prior: total_variation, iterations: {}, tolerance: 0, inner: 10",
-                        {"ours": (6, 10, 14, 22, 40), "bart": (1, 10, 18, 30, 50, 100), "sigpy": (10, 30, 50, 100, 200)}),
+                        {"ours": (6, 10, 14, 22, 40), "bart": (1, 10, 18, 30, 50, 100), "bart -u 0.1 -C 3": (5, 10, 15, 20, 30),
+                         "sigpy": (10, 30, 50, 100, 200)}),
 }  # fmt: skip
 
 
@@ -171,10 +174,11 @@ def compare(problem, server, prior, arguments):
             before = seconds_of(server.process)
             image, seconds, _ = problem.our_image(server, options.format(count), scan)
             add("ours", count, image, seconds, seconds_of(server.process) - before)
-        for count in iterations["bart"] if arguments.bart else []:
-            before = children()
-            image, seconds = problem.bart_image("-i", count, "-n", "-R", f"{letter}:6:0:{LAMBDA}")
-            add("bart", count, image, seconds, children() - before)
+        for name in [name for name in iterations if name.startswith("bart") and arguments.bart]:
+            for count in iterations[name]:
+                before = children()
+                image, seconds = problem.bart_image("-i", count, "-n", *name.split()[1:], "-R", f"{letter}:6:0:{LAMBDA}")
+                add(name, count, image, seconds, children() - before)
         if arguments.sigpy:
             results = sigpy(arguments.sigpy, problem.folder, prior, iterations["sigpy"], kspace=problem.y, maps=problem.maps,
                             weight=LAMBDA)  # fmt: skip
