@@ -12,7 +12,8 @@ the mean over the frames and the least, which is where the heart moves fastest.
 
 BART gets every third of the same frames, one by one: `pics` (l2) with maps of `ecalib` from five frames together, and
 `nlinv`. `rtnlinv` gets all frames, as ours do, each of them begins at the one before. Of both, all numbers of Newton steps of
-`--newton` are printed; the best is what compares. Frames in common are compared, too: "on BART's frames".
+`--newton` are printed; the best is what compares. Frames in common are compared, too: "on BART's frames". `--out` has all rows as
+JSON, after each of them.
 
 Measured: perfusion3 of radial_rt_scgrog (7 frames of 30 spokes, 3 coils) and kMB1_top_SP69 of sms_radial16 (one frame of 69,
 compressed to 6 coils, delays corrected), every 7th spoke left out. Programs give complex images; what coils saw of an image is
@@ -21,6 +22,7 @@ spokes that were given. Residual: |F S x - d| / |d| at the spokes left out.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -50,6 +52,12 @@ def quietly(*command, cwd=None):
                                "ECHOTRAIN_AUTOTUNE": "off"})  # fmt: skip
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")
+
+
+def note(arguments, data, name, **values):
+    arguments.rows.append({"data": data, "name": name, **{key: float(value) for key, value in values.items()}})
+    if arguments.out:
+        arguments.out.write_text(json.dumps(arguments.rows, indent=1))
 
 
 def simulate(program, path, every, frames=FRAMES):
@@ -172,6 +180,11 @@ def heart(arguments, folder):
     times, truth = truths_of(whole)
     common = list(range(FIRST, FRAMES, EVERY))
     windows = None
+
+    def said(name, found, more=""):
+        print(f"{name}: NRMSE {found[0]:.4f}, sharpness {found[1]:.3f}, least {found[2]:.3f}{more}", flush=True)
+        note(arguments, "heart", name, nrmse=found[0], sharpness=found[1], least=found[2])
+
     for name in arguments.pipelines:
         text = pipeline_text(name)
         if text is None:
@@ -188,13 +201,11 @@ def heart(arguments, folder):
             keep = (middles > FIRST * SPOKES * TR_MS) & (middles <= windows[1][-1])
             assert keep.any() and np.abs(windows[1][at] - middles)[keep].max() <= TR_MS, "windows without a truth"
             found = judge(np.abs(images)[keep], windows[2][at[keep]], windows[1][at[keep]])
-            print(f"{name}, {readouts}/{stride} spokes: NRMSE {found[0]:.4f}, sharpness {found[1]:.3f}, least {found[2]:.3f}",
-                  flush=True)  # fmt: skip
+            said(f"{name}, {readouts}/{stride} spokes", found)
             continue
         assert len(images) == FRAMES, f"{name}: {len(images)} images of {FRAMES} frames"
         found, few = judge(np.abs(images), truth, times, slice(FIRST, None)), judge(np.abs(images), truth, times, common)
-        print(f"{name}: NRMSE {found[0]:.4f}, sharpness {found[1]:.3f}, least {found[2]:.3f}; on BART's frames "
-              f"{few[0]:.4f}, {few[1]:.3f}, {few[2]:.3f}", flush=True)  # fmt: skip
+        said(name, found, f"; on BART's frames {few[0]:.4f}, {few[1]:.3f}, {few[2]:.3f}")
     if not arguments.bart:
         return
     k, data, repetition = kspace_of(whole)
@@ -203,8 +214,7 @@ def heart(arguments, folder):
     k, data = (np.array([values[repetition == f] for f in range(FRAMES)]) for values in (k, data))
 
     def say(name, images, at):
-        found = judge(np.abs(images), truth[at], times[at])
-        print(f"{name}: NRMSE {found[0]:.4f}, sharpness {found[1]:.3f}, least {found[2]:.3f}", flush=True)
+        said(name, judge(np.abs(images), truth[at], times[at]))
 
     for w in arguments.weights:
         say(f"bart pics -l2 -r {w} -i 30", [bart.pics(k[f], data[f], w) for f in common], common)
@@ -286,11 +296,11 @@ def measured(arguments, folder):
         save(folder / "given.h5", k[:, ~left], data[:, ~left], matrix)
         print(f"{name}, {left.sum()} left out:")
 
-        def say(who, images, k=k, data=data, left=left):
+        def say(who, images, k=k, data=data, left=left, name=name):
             parts = [residual_left_out(image, k[f], data[f], left) for f, image in enumerate(images)]
-            last = parts[FIRST:] or parts
-            print(f"  {who}: {np.sqrt(sum(p[0] for p in parts) / sum(p[1] for p in parts)):.4f}; last frames "
-                  f"{np.sqrt(sum(p[0] for p in last) / sum(p[1] for p in last)):.4f}", flush=True)  # fmt: skip
+            whole, last = (np.sqrt(sum(p[0] for p in some) / sum(p[1] for p in some)) for some in (parts, parts[FIRST:] or parts))
+            print(f"  {who}: {whole:.4f}; last frames {last:.4f}", flush=True)
+            note(arguments, name, who, residual=whole, last_frames=last)
 
         for pipeline in arguments.pipelines:
             text = pipeline_text(pipeline)
@@ -324,8 +334,9 @@ def main():
     parser.add_argument("--no-measured", dest="measured", action="store_false")
     parser.add_argument("--weights", type=float, nargs="*", default=[0.01, 0.1], help="lambda of `bart pics`")
     parser.add_argument("--newton", type=int, nargs="*", default=[6, 7, 8, 9, 10], help="steps of `bart nlinv` and `rtnlinv`")
+    parser.add_argument("--out", type=pathlib.Path, help="a file for the rows as JSON")
     arguments = parser.parse_args()
-    arguments.program = arguments.program.resolve()
+    arguments.program, arguments.rows = arguments.program.resolve(), []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         if arguments.heart:
             heart(arguments, pathlib.Path(folder))
