@@ -101,7 +101,8 @@ KnownTrajectories::Known& KnownTrajectories::remember(std::shared_ptr<const Know
                                                       bool may_recur) {
   if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the next scan may repeat the first ones
     ++stored_;
-    scan_->compute.resources().get<TrajectoryStore>().add(owner_, key_, trajectory);
+    scan_->compute.resources().get<TrajectoryStore>().add(owner_, key_, trajectory,
+                                                          scan_->compute.cache<ScanPort>().client);
   }
   auto at = std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.trajectory == trajectory; });
   if (at == known_.end()) at = known_.insert(known_.end(), {std::move(trajectory), {}});

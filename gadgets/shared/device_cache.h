@@ -7,16 +7,20 @@
 #include <cstdint>
 #include <iterator>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/progress.h"
+#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/store/equal_parts.h"
 
 namespace echotrain {
 
@@ -29,18 +33,23 @@ struct CacheCounts {
 /// The objects that `Request`s ask for, on every device. An object is made once, however many sessions ask for it at
 /// the same time; sessions that ask for other objects do not wait, nor does one wait for a session that is to stop,
 /// which may hang. When the bytes of all objects and their requests exceed the bound, objects that no session holds are
-/// dropped, those unused for longest first; on the CPU also when the budget needs what they take. While an object is
-/// made, the session that asked for it pays for the memory; what is kept is paid for by the cache. Thread-safe.
+/// dropped, each time of the client that has most the one unused for longest (keep_equal_parts): who has no more than
+/// an equal part loses nothing to others. An object belongs to the client that used it last (ScanPort::client), and if
+/// that one loses it, to the one before. On the CPU they are also dropped when the budget needs what they take. While
+/// an object is made, the session that asked for it pays for the memory; what is kept is paid for by the cache.
+/// Thread-safe.
 ///
 /// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
 /// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.
 template <class Request>
-class DeviceCache : private numerics::Droppable {
+class DeviceCache : private numerics::DroppableOfClients {
  public:
   using Made = typename Request::Made;
   explicit DeviceCache(std::uint64_t bytes,
-                       std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>())
+                       std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>(),
+                       std::chrono::steady_clock::duration lapses = kPartLapses)
       : most_bytes_(bytes),
+        lapses_(lapses),
         account_(std::make_shared<numerics::MemoryAccount>(std::move(budget))),
         requests_(account_) {
     account_->budget()->offer(*this);
@@ -52,15 +61,15 @@ class DeviceCache : private numerics::Droppable {
     bool reused;     ///< it was there, or another session was making it
     double made_ms;  ///< how long making it took, if it was not
   };
-  /// The object for `session`'s device. One that does not fit the cache is made in the session's own memory and not
-  /// kept. ResourceError when that is exhausted too, OverBudget when the budget is, Stopped when the session is to
-  /// stop; passes on what make() throws.
+  /// The object for `session`'s device. One that does not fit the cache, beside what others have in their parts, is the
+  /// session's own and not kept. ResourceError when that is exhausted too, OverBudget when the budget is, Stopped when
+  /// the session is to stop; passes on what make() throws.
   Result get(numerics::Context& session, const Request& request) {
     const Place place{session.backend(), session.device()};
     {
       std::unique_lock lock(mutex_);
       for (;;) {
-        if (auto found = find(place, request)) {
+        if (auto found = find(place, request, client_of(session))) {
           ++hits_;
           return {found, true, 0};
         }
@@ -127,8 +136,7 @@ class DeviceCache : private numerics::Droppable {
     if (found == entries_.end()) return made != nullptr;  // dropped meanwhile
     if (made) {
       before = std::exchange(found->made, std::move(made));
-      while (sum() > most_bytes_ && drop_one()) {
-      }
+      make_room();
       return true;
     }
     if (found->made.use_count() == 1) drop(found);
@@ -155,7 +163,15 @@ class DeviceCache : private numerics::Droppable {
     Request request;
     std::shared_ptr<const Made> made;
     std::uint64_t used;  // when last, by the budget's clock
+    std::chrono::steady_clock::time_point used_at;
+    std::vector<std::string> clients;  // that use it, the last one first
+    std::uint64_t bytes() const { return made->bytes() + request.bytes(); }
+    bool held() const { return made.use_count() > 1; }
   };
+  using Entries = std::list<Entry>;
+  static constexpr std::size_t kMostClients = 64;  // of an object
+
+  static const std::string& client_of(numerics::Context& session) { return session.cache<ScanPort>().client; }
 
   struct Making {
     Place place;
@@ -173,19 +189,36 @@ class DeviceCache : private numerics::Droppable {
                                .stop_token = session.stop_token(),
                                .group = session.group(),
                                .account = session.account()});
+        own.cache<ScanPort>().client = client_of(session);
         auto made = request.make(own);
         own.synchronize();  // others use it on streams of their own
         if (made->bytes() + request.bytes() <= most_bytes_) return keep(own, place, request, std::move(made));
       } catch (const numerics::OverBudget&) {
         throw;
+      } catch (const numerics::OverLimit&) {  // too large for the cache
       } catch (const numerics::ResourceError&) {
-        // Too large for the bound; or the device is full, and dropping unused objects makes room on it.
-        const std::scoped_lock lock(mutex_);
-        while (place.first == numerics::Backend::cuda && drop_one()) {
-        }
+        make_room_on(place);
       }
     }
+    try {
+      return request.make(session);
+    } catch (const numerics::OverBudget&) {
+      throw;
+    } catch (const numerics::OverLimit&) {
+      throw;
+    } catch (const numerics::ResourceError&) {
+      if (!make_room_on(place)) throw;
+    }
     return request.make(session);
+  }
+
+  /// A device is full: drops what nobody uses. False: there is no such thing, or it would make no room.
+  bool make_room_on(const Place& place) {
+    if (place.first != numerics::Backend::cuda) return false;
+    bool dropped = false;
+    const std::scoped_lock lock(mutex_);
+    while (drop_one()) dropped = true;
+    return dropped;
   }
 
   /// Making takes more than what is made: on the CPU up to half of the budget, which the session pays for.
@@ -195,10 +228,16 @@ class DeviceCache : private numerics::Droppable {
     return std::max(most_bytes_, std::min(kMost, account_->budget()->bound() / 2));
   }
 
-  /// Keeps the object if the budget has room for it; else it stays the session's. Gives the one that was kept before
-  /// where two sessions have made it, of which one was to stop.
+  /// Keeps the object if the client's part and the budget have room for it; else it stays the session's. Gives the one
+  /// that was kept before where two sessions have made it, of which one was to stop.
   std::shared_ptr<const Made> keep(numerics::Context& own, const Place& place, const Request& request,
                                    std::shared_ptr<const Made> made) {
+    const std::string client = client_of(own);
+    {
+      const std::scoped_lock lock(mutex_);
+      if (auto found = find(place, request, client)) return found;
+      if (!make_room(made->bytes() + request.bytes(), client)) return made;
+    }
     if (!account_->budget()->make_room(request.bytes())) return made;
     try {
       own.hand_over(account_);
@@ -206,11 +245,11 @@ class DeviceCache : private numerics::Droppable {
       return made;
     }
     const std::scoped_lock lock(mutex_);
-    if (auto found = find(place, request)) return found;
-    entries_.push_front({place, request, made, account_->budget()->now()});
+    if (auto found = find(place, request, client)) return found;
+    entries_.push_front({place, request, made, 0, {}, {}});
     requests_.set(requests_.bytes() + request.bytes());
-    while (sum() > most_bytes_ && drop_one()) {
-    }
+    note_use(entries_.front(), client);
+    make_room();  // others may have kept something meanwhile
     return made;
   }
 
@@ -241,11 +280,20 @@ class DeviceCache : private numerics::Droppable {
     changed_.wait(lock, either.get_token(), [&, seen = made_] { return seen != made_; });
   }
 
-  std::shared_ptr<const Made> find(const Place& place, const Request& request) {
+  void note_use(Entry& entry, const std::string& client) {
+    entry.used = account_->budget()->now();
+    entry.used_at = std::chrono::steady_clock::now();
+    auto at = std::find(entry.clients.begin(), entry.clients.end(), client);
+    if (at == entry.clients.end() && entry.clients.size() == kMostClients) return;
+    if (at == entry.clients.end()) at = entry.clients.insert(at, client);
+    std::rotate(entry.clients.begin(), at, at + 1);
+  }
+
+  std::shared_ptr<const Made> find(const Place& place, const Request& request, const std::string& client) {
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
       if (entry->place != place || !entry->request.same(request)) continue;
       entries_.splice(entries_.begin(), entries_, entry);
-      entry->used = account_->budget()->now();
+      note_use(*entry, client);
       return entry->made;
     }
     return nullptr;
@@ -253,19 +301,52 @@ class DeviceCache : private numerics::Droppable {
 
   std::uint64_t sum() const {
     std::uint64_t bytes = 0;
-    for (const Entry& entry : entries_) bytes += entry.made->bytes() + entry.request.bytes();
+    for (const Entry& entry : entries_) bytes += entry.bytes();
     return bytes;
+  }
+
+  /// Drops what goes by the rule until all have at most the bound, with `more` that `client` is to get. False: what is
+  /// left is held, or within others' parts.
+  bool make_room(std::uint64_t more = 0, const std::string& client = {}) {
+    using At = typename Entries::iterator;
+    const At added = entries_.end();
+    const auto now = std::chrono::steady_clock::now();
+    // An object that its client loses may be the one's before: parts are counted anew then.
+    for (bool again = true; again && sum() + more > most_bytes_;) {
+      again = false;
+      std::map<std::string, std::vector<At>> owned;
+      if (more > 0) owned[client].push_back(added);
+      for (At entry = entries_.begin(); entry != entries_.end(); ++entry)
+        owned[entry->clients.front()].push_back(entry);
+      keep_equal_parts(
+          owned, most_bytes_, [&](At item) { return item == added ? more : item->bytes(); },
+          [&](At item) {
+            if (item == added || item->held()) return false;
+            again = true;
+            return lose(item);
+          },
+          [&](At item) { return item != added && !item->held() && now - item->used_at > lapses_; });
+    }
+    return sum() + more <= most_bytes_;
+  }
+
+  /// The client that has it loses it. False: it is the one's now that used it before.
+  bool lose(typename Entries::iterator entry) {
+    entry->clients.erase(entry->clients.begin());
+    if (!entry->clients.empty()) return false;
+    drop(entry);
+    return true;
   }
 
   /// The entry that was unused for longest, of those for which `wanted` is true; entries_.end() when all are in use.
   template <class Wanted>
-  typename std::list<Entry>::const_iterator longest_unused(const Wanted& wanted) const {
+  typename Entries::const_iterator longest_unused(const Wanted& wanted) const {
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
-      if (entry->made.use_count() == 1 && wanted(*entry)) return std::next(entry).base();
+      if (!entry->held() && wanted(*entry)) return std::next(entry).base();
     return entries_.end();
   }
 
-  void drop(typename std::list<Entry>::const_iterator entry) {
+  void drop(typename Entries::const_iterator entry) {
     requests_.set(requests_.bytes() - entry->request.bytes());
     entries_.erase(entry);
   }
@@ -290,15 +371,33 @@ class DeviceCache : private numerics::Droppable {
     const std::scoped_lock lock(mutex_);
     if (const auto entry = longest_unused(is_on_cpu); entry != entries_.end()) drop(entry);
   }
+  Shares shares() const override {
+    const std::scoped_lock lock(mutex_);
+    Shares shares;
+    for (const Entry& entry : entries_) {
+      if (!is_on_cpu(entry)) continue;
+      Share& share = shares[entry.clients.front()];
+      share.bytes += entry.bytes();
+      if (!entry.held()) share.unused_since = entry.used;  // the last one is unused for longest
+    }
+    return shares;
+  }
+  void drop_of(const std::string& client, std::uint64_t) override {
+    const std::scoped_lock lock(mutex_);
+    const auto entry =
+        longest_unused([&](const Entry& each) { return is_on_cpu(each) && each.clients.front() == client; });
+    if (entry != entries_.end()) lose(entries_.erase(entry, entry));  // the same place, as one that may be changed
+  }
 
   const std::uint64_t most_bytes_;
+  const std::chrono::steady_clock::duration lapses_;        // a client's part in what it does not use
   const std::shared_ptr<numerics::MemoryAccount> account_;  // of the kept objects and their requests
   numerics::MemoryShare requests_;                          // of the kept objects
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::uint64_t made_ = 0;  // calls of get() that have ended making, in whatever way
   std::uint64_t hits_ = 0, misses_ = 0;
-  std::list<Entry> entries_;        // most recently used first
+  Entries entries_;                 // most recently used first
   std::vector<Making> being_made_;  // of calls of get() in progress
 };
 

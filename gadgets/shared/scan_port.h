@@ -19,6 +19,8 @@ struct ScanPort {
   /// The client's identity: what scans leave in a ScanStore is found by the same client's only. Empty: the program has
   /// no clients.
   std::string owner{};
+  /// In whose part of caches and stores it counts; several owners may be one. Empty: the owner's own.
+  std::string client{};
 };
 
 }  // namespace echotrain

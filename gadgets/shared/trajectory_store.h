@@ -33,9 +33,9 @@ struct KnownTrajectory {
 };
 
 /// Trajectories by the client, its scans' header and density compensation. No client finds or replaces what another one
-/// left; where room is short, who has most of it loses its oldest (keep_equal_parts). Those that no scan holds are
-/// dropped when the budget needs what they take. Thread-safe.
-class TrajectoryStore : private numerics::Droppable {
+/// left; where room is short, the client that has most of it loses its oldest (keep_equal_parts). Those that no scan
+/// holds are dropped when the budget needs what they take. Thread-safe.
+class TrajectoryStore : private numerics::DroppableOfClients {
  public:
   explicit TrajectoryStore(std::uint64_t bytes,
                            std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>())
@@ -48,24 +48,31 @@ class TrajectoryStore : private numerics::Droppable {
 
   /// Those that `owner` (ScanPort::owner) stored under `key`, the most recent first; at most kPerKey.
   std::vector<std::shared_ptr<const KnownTrajectory>> find(const std::string& owner, const std::string& key) const;
-  void add(const std::string& owner, const std::string& key, std::shared_ptr<const KnownTrajectory> known);
+  /// It is in the part of `client` (ScanPort::client), which several owners may share; empty: the owner's own.
+  void add(const std::string& owner, const std::string& key, std::shared_ptr<const KnownTrajectory> known,
+           const std::string& client = {});
 
   static constexpr std::size_t kPerKey = 32;
 
  private:
   struct Entry {
-    std::string owner, key;
+    std::string owner, client, key;
     std::shared_ptr<const KnownTrajectory> known;
     mutable std::uint64_t used;  // when last, by the budget's clock
   };
   using Entries = std::list<Entry>;
   static std::uint64_t bytes_of(const Entry& entry) {
-    return entry.known->bytes() + entry.owner.size() + entry.key.size() + sizeof(Entry);
+    return entry.known->bytes() + entry.owner.size() + entry.client.size() + entry.key.size() + sizeof(Entry);
   }
   static std::uint64_t unpaid_of(const Entry& entry) { return entry.known->paid ? 0 : bytes_of(entry); }
-  Entries::const_iterator longest_unused() const;
+  template <class Wanted>
+  Entries::const_iterator longest_unused(const Wanted& wanted) const;
+  template <class Wanted>
+  void drop_one(const Wanted& wanted);
   std::optional<std::uint64_t> unused_since() const override;
   void drop(std::uint64_t wanted) override;
+  Shares shares() const override;
+  void drop_of(const std::string& client, std::uint64_t wanted) override;
 
   const std::uint64_t most_bytes_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;

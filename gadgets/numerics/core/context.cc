@@ -113,8 +113,8 @@ void Device::charge(std::size_t bytes) {
   std::uint64_t used = in_use_.load();
   do {
     if (bytes > budget_ || used > budget_ - bytes)
-      throw ResourceError(fmt::format("out of memory: {} asked for, {} left of this session's {}", bytes_text(bytes),
-                                      bytes_text(used > budget_ ? 0 : budget_ - used), bytes_text(budget_)));
+      throw OverLimit(fmt::format("out of memory: {} asked for, {} left of this session's {}", bytes_text(bytes),
+                                  bytes_text(used > budget_ ? 0 : budget_ - used), bytes_text(budget_)));
   } while (!in_use_.compare_exchange_weak(used, used + bytes));
   std::uint64_t peak = peak_.load();
   while (peak < used + bytes && !peak_.compare_exchange_weak(peak, used + bytes)) {

@@ -13,6 +13,12 @@ class ResourceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A context's own bound is reached (ContextOptions::memory_budget), whatever the machine has left.
+class OverLimit : public ResourceError {
+ public:
+  using ResourceError::ResourceError;
+};
+
 /// The device has an error that stays until the process ends (CUDA calls it sticky): no session can use it any more.
 class DeviceLost : public ResourceError {
  public:

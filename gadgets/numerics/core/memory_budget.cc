@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace echotrain::numerics {
 
@@ -31,17 +32,53 @@ bool MemoryBudget::make_room(std::uint64_t bytes) {
   if (bytes > bound_) return false;
   const std::scoped_lock lock(mutex_);
   while (left() < bytes || used_ > bound_) {
-    Droppable* const next = longest_unused();
-    if (next == nullptr) return false;
     const std::uint64_t used = used_;
-    next->drop(used - std::min(used, bound_ - bytes));
+    if (!drop_next(used - std::min(used, bound_ - bytes))) return false;
   }
   return true;
 }
 
 void MemoryBudget::drop_unused() {
   const std::scoped_lock lock(mutex_);
-  while (Droppable* const next = longest_unused()) next->drop(std::numeric_limits<std::uint64_t>::max());
+  while (drop_next(std::numeric_limits<std::uint64_t>::max())) {
+  }
+}
+
+/// False: there is nothing that nobody uses.
+bool MemoryBudget::drop_next(std::uint64_t wanted) {
+  Droppable* const longest = longest_unused();
+  if (longest == nullptr) return false;
+  if (dynamic_cast<const DroppableOfClients*>(longest) == nullptr) {
+    longest->drop(wanted);
+    return true;
+  }
+  struct Client {
+    std::uint64_t bytes = 0, since = 0;
+    DroppableOfClients* keeper = nullptr;  // of what was unused for longest
+  };
+  std::map<std::string, Client> clients;
+  for (Droppable* each : droppable_) {
+    auto* const keeper = dynamic_cast<DroppableOfClients*>(each);
+    if (keeper == nullptr) continue;
+    for (const auto& [name, share] : keeper->shares()) {
+      Client& client = clients[name];
+      client.bytes += share.bytes;
+      if (!share.unused_since || (client.keeper != nullptr && *share.unused_since >= client.since)) continue;
+      client.keeper = keeper;
+      client.since = *share.unused_since;
+    }
+  }
+  const std::pair<const std::string, Client>* most = nullptr;
+  for (const auto& each : clients) {
+    const Client& client = each.second;
+    if (client.keeper == nullptr) continue;
+    if (most == nullptr || client.bytes > most->second.bytes ||
+        (client.bytes == most->second.bytes && client.since < most->second.since))
+      most = &each;
+  }
+  if (most != nullptr)  // else somebody uses it by now
+    most->second.keeper->drop_of(most->first, wanted);
+  return true;
 }
 
 Droppable* MemoryBudget::longest_unused() {

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gadgets/numerics/core/errors.h"
@@ -36,6 +38,20 @@ class Droppable {
   virtual void drop(std::uint64_t wanted) = 0;
 };
 
+/// One that keeps things for clients: none of them makes the others' go.
+class DroppableOfClients : public Droppable {
+ public:
+  /// What is kept for one client: how much, and the same as unused_since() of it.
+  struct Share {
+    std::uint64_t bytes = 0;
+    std::optional<std::uint64_t> unused_since;
+  };
+  using Shares = std::map<std::string, Share>;
+  virtual Shares shares() const = 0;
+  /// drop() of what is kept for this client.
+  virtual void drop_of(const std::string& client, std::uint64_t wanted) = 0;
+};
+
 /// Adds up what all holders have: sessions, what is made for them, caches, pools. Counting is by atomics; only a
 /// request that does not fit takes a lock. Thread-safe. Holders keep it alive.
 class MemoryBudget {
@@ -60,7 +76,8 @@ class MemoryBudget {
   /// Counts what is there already, whether it fits or not.
   void add(std::uint64_t bytes) noexcept { used_ += bytes; }
   void give(std::uint64_t bytes) noexcept { used_ -= bytes; }
-  /// Drops what nobody uses, what was unused for longest first, until `bytes` fit or none is left. False: none is left.
+  /// Drops what nobody uses, what was unused for longest first, until `bytes` fit or none is left; where that is kept
+  /// for a client, what goes in its place is of the client for whom most is kept. False: none is left.
   bool make_room(std::uint64_t bytes);
   /// Drops all that nobody uses, because the machine has no more memory.
   void drop_unused();
@@ -72,6 +89,7 @@ class MemoryBudget {
   void withdraw(Droppable& what);
 
  private:
+  bool drop_next(std::uint64_t wanted);
   Droppable* longest_unused();
 
   const std::uint64_t bound_;

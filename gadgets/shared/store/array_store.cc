@@ -10,12 +10,16 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <memory>
 #include <new>
 #include <random>
 #include <system_error>
 
 #include "gadgets/numerics/core/errors.h"
+#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/shared/store/private_files.h"
 
 namespace echotrain {
 namespace {
@@ -23,7 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'E', 'C', 'H', 'O', 'A', 'R', 'R', '1'};
-constexpr const char* kSuffix = ".array";
+constexpr const char *kSuffix = ".array", *kUse = ".use";
+constexpr std::ptrdiff_t kMostClients = 64;  // of an array
 constexpr auto kStale = std::chrono::hours(1);
 
 struct Head {
@@ -102,7 +107,8 @@ fs::path ArrayStore::file(const std::string& key, const std::stop_token& stop) c
 }
 
 std::optional<std::vector<numerics::cfloat>> ArrayStore::find(const std::string& key, std::int64_t count,
-                                                              const std::stop_token& stop) const {
+                                                              const std::stop_token& stop,
+                                                              const std::string& client) const {
   if (folder_.empty() || most_bytes_ == 0) return std::nullopt;
   const fs::path path = file(key, stop);
   std::error_code error;
@@ -126,11 +132,83 @@ std::optional<std::vector<numerics::cfloat>> ArrayStore::find(const std::string&
   });
   if (!in || digest.value() != head.checksum) return std::nullopt;
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // marks the file as used now
+  note_use(path, owner_name(salt_of(folder_), client));
   return values;
 }
 
+/// A file "DIGEST.OWNER.use", whose time says when.
+void ArrayStore::note_use(const fs::path& array, const std::string& owner) const {
+  const std::string digest = array.stem().string();
+  const fs::path use = folder_ / fmt::format("{}.{}{}", digest, owner, kUse);
+  std::error_code error;
+  fs::last_write_time(use, fs::file_time_type::clock::now(), error);
+  if (!error) return;
+  const std::vector<StoredFile> uses = stored_files(folder_, kUse);
+  if (std::ranges::count_if(uses, [&](const StoredFile& each) {
+        return each.path.filename().string().starts_with(digest);
+      }) < kMostClients)
+    std::ofstream(use, std::ios::app).close();
+  fs::last_write_time(use, fs::file_time_type::clock::now(), error);  // the file system's own clock is coarse
+}
+
+/// Removes what goes by the rule until `more` bytes of the owner's fit; false where they do not. What nobody is known
+/// to have used, as files of former versions, goes first.
+bool ArrayStore::make_room(std::uint64_t more, const std::string& owner) const {
+  struct Kept {
+    StoredFile file;
+    std::vector<StoredFile> uses;  // the last one last
+  };
+  trim_stored_files(folder_, kSuffix, std::numeric_limits<std::uint64_t>::max());  // what processes left unfinished
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code error;
+  std::map<std::string, Kept> kept;
+  std::uint64_t sum = more;
+  for (StoredFile& each : stored_files(folder_, kSuffix)) {
+    sum += each.bytes;
+    kept[each.path.stem().string()].file = std::move(each);
+  }
+  for (StoredFile& use : stored_files(folder_, kUse)) {
+    const auto of = kept.find(use.path.stem().stem().string());
+    if (of != kept.end())
+      of->second.uses.push_back(std::move(use));
+    else if (now - use.written > kStale)  // its array is gone
+      fs::remove(use.path, error);
+  }
+  for (bool again = true; again && sum > most_bytes_;) {
+    again = false;
+    std::map<std::string, std::vector<Kept*>> owned;  // null: what is to come
+    for (auto& [digest, each] : kept)
+      if (!each.file.path.empty())
+        owned[each.uses.empty() ? "" : each.uses.back().path.stem().extension().string()].push_back(&each);
+    for (auto& [name, arrays] : owned)
+      std::sort(arrays.begin(), arrays.end(),
+                [](const Kept* a, const Kept* b) { return a->file.written > b->file.written; });
+    std::vector<Kept*>& own = owned["." + owner];
+    own.insert(own.begin(), nullptr);
+    keep_equal_parts(
+        owned, most_bytes_, [&](const Kept* each) { return each == nullptr ? more : each->file.bytes; },
+        [&](Kept* each) {
+          if (each == nullptr) return false;
+          if (!each->uses.empty()) {
+            fs::remove(each->uses.back().path, error);
+            each->uses.pop_back();
+            again = true;
+            if (!each->uses.empty()) return false;  // it is the one's now that used it before
+          }
+          if (!fs::remove(each->file.path, error) && error) return false;
+          sum -= each->file.bytes;
+          each->file.path.clear();
+          return true;
+        },
+        [&](const Kept* each) {
+          return each != nullptr && (each->uses.empty() || now - each->file.written > kPartLapses);
+        });
+  }
+  return sum <= most_bytes_;
+}
+
 void ArrayStore::add(const std::string& key, numerics::HostView<const numerics::cfloat> array,
-                     const std::stop_token& stop) const {
+                     const std::stop_token& stop, const std::string& client) const {
   const std::uint64_t bytes = static_cast<std::uint64_t>(array.size()) * sizeof(numerics::cfloat);
   if (folder_.empty() || sizeof(Head) + key.size() + bytes > most_bytes_) return;
   const auto* from = reinterpret_cast<const char*>(array.data());
@@ -141,7 +219,8 @@ void ArrayStore::add(const std::string& key, numerics::HostView<const numerics::
   in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) { digest.add(from + at, n); });
   std::error_code error;
   fs::create_directories(folder_, error);
-  trim_stored_files(folder_, kSuffix, most_bytes_ - (sizeof(Head) + key.size() + bytes));
+  const std::string owner = owner_name(salt_of(folder_), client);
+  if (!make_room(sizeof(Head) + key.size() + bytes, owner)) return;
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     Head head{};
@@ -168,7 +247,10 @@ void ArrayStore::add(const std::string& key, numerics::HostView<const numerics::
     }
   }
   fs::rename(temporary, path, error);
-  if (error) fs::remove(temporary, error);
+  if (error)
+    fs::remove(temporary, error);
+  else
+    note_use(path, owner);
 }
 
 std::vector<StoredFile> stored_files(const fs::path& folder, const std::string& extension) {

@@ -16,7 +16,10 @@ namespace echotrain {
 /// Arrays, each under a key that holds everything it depends on, in full: files keep it, and it is compared. A file
 /// that is damaged, of another version or of another key counts as missing; a folder that cannot be written keeps
 /// nothing. Throws only std::bad_alloc, and numerics::Stopped when `stop` comes meanwhile. Several processes may share
-/// the folder. When the files exceed `most_bytes`, those unused for longest are removed.
+/// the folder. When the files exceed `most_bytes`, those unused for longest are removed, each time of the client that
+/// has most: who has no more than an equal part loses nothing to others. An array belongs to the client that used it
+/// last, and if that one loses it, to the one before; empty files beside it, named by owner_name(), say who has used
+/// it.
 class ArrayStore {
  public:
   /// With an empty folder or 0 bytes, nothing is kept.
@@ -25,12 +28,16 @@ class ArrayStore {
 
   /// The array of `count` elements, or nothing.
   std::optional<std::vector<numerics::cfloat>> find(const std::string& key, std::int64_t count,
-                                                    const std::stop_token& stop = {}) const;
-  void add(const std::string& key, numerics::HostView<const numerics::cfloat> array,
-           const std::stop_token& stop = {}) const;
+                                                    const std::stop_token& stop = {},
+                                                    const std::string& client = {}) const;
+  /// What does not fit beside the parts of others is not kept.
+  void add(const std::string& key, numerics::HostView<const numerics::cfloat> array, const std::stop_token& stop = {},
+           const std::string& client = {}) const;
 
  private:
   std::filesystem::path file(const std::string& key, const std::stop_token& stop) const;
+  void note_use(const std::filesystem::path& array, const std::string& owner) const;
+  bool make_room(std::uint64_t more, const std::string& owner) const;
 
   std::filesystem::path folder_;
   std::uint64_t most_bytes_;

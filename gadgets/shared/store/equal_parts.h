@@ -1,6 +1,7 @@
 // The rule by which owners of something bounded give way to each other: nobody loses what is within an equal part.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <queue>
@@ -9,20 +10,43 @@
 
 namespace echotrain {
 
+/// What nobody has used for so long is in no owner's part any more: it goes first.
+inline constexpr std::chrono::hours kPartLapses{7 * 24};
+
+struct NeverLapsed {
+  template <class Item>
+  bool operator()(const Item& /*item*/) const {
+    return false;
+  }
+};
+
 /// Gives up, until all amounts together are at most `most`, each time the last item of the owner that has most; an
-/// owner that has no more than an equal part of `most` gives up nothing. `give_up` returns whether the item is gone.
-template <class Owner, class Item, class Amount, class GiveUp>
+/// owner that has no more than an equal part of `most` gives up nothing, but last items that have `lapsed`, which go
+/// before all others. `give_up` returns whether the item is gone.
+template <class Owner, class Item, class Amount, class GiveUp, class Lapsed = NeverLapsed>
 void keep_equal_parts(std::map<Owner, std::vector<Item>>& owned, std::uint64_t most, const Amount& amount,
-                      const GiveUp& give_up) {
-  std::uint64_t sum = 0;
+                      const GiveUp& give_up, const Lapsed& lapsed = {}) {
+  std::uint64_t sum = 0, with_part = 0;
+  for (const auto& [owner, items] : owned)
+    for (const Item& item : items) sum += amount(item);
   std::priority_queue<std::pair<std::uint64_t, std::vector<Item>*>> owners;
   for (auto& [owner, items] : owned) {
-    std::uint64_t part = 0;
+    std::uint64_t stays = 0;  // has lapsed, and cannot go
+    while (sum > most && !items.empty() && lapsed(items.back())) {
+      const Item item = items.back();
+      items.pop_back();
+      const std::uint64_t bytes = amount(item);
+      if (give_up(item))
+        sum -= bytes;
+      else
+        stays += bytes;
+    }
+    std::uint64_t part = stays;
     for (const Item& item : items) part += amount(item);
-    sum += part;
+    with_part += items.empty() ? 0 : 1;
     owners.emplace(part, &items);
   }
-  const std::uint64_t equal = owned.empty() ? 0 : most / owned.size();
+  const std::uint64_t equal = with_part == 0 ? 0 : most / with_part;
   while (sum > most && !owners.empty() && owners.top().first > equal) {
     auto [part, items] = owners.top();
     owners.pop();

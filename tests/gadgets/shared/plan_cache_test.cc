@@ -10,9 +10,11 @@
 #include <future>
 #include <limits>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "gadgets/shared/scan_port.h"
 #include "gadgets/shared/trajectory_store.h"
 #include "tests/support/resources.h"
 
@@ -330,6 +332,71 @@ TEST(DeviceCache, WhoWaitsPassesOverAMakerThatHangs) {
   } else {
     may_end.set_value();
   }
+}
+
+/// One session of a client.
+struct Client {
+  explicit Client(const std::string& name) : session(Backend::cpu, test_resources()) {
+    session.cache<ScanPort>().client = name;
+  }
+  /// Whether it was there.
+  bool finds(DeviceCache<TokenRequest>& cache, int number, std::uint64_t held = 100) {
+    return cache.get(session, {.number = number, .held = held}).reused;
+  }
+  Context session;
+};
+
+TEST(DeviceCache, WhatOneClientKeepsPushesNothingOutOfAnothersPart) {
+  DeviceCache<TokenRequest> cache(1000);
+  Client a("A"), b("B");
+  for (const int number : {1, 2, 3, 4}) EXPECT_FALSE(a.finds(cache, number));
+  for (int number = 100; number < 150; ++number) b.finds(cache, number);
+  for (const int number : {1, 2, 3, 4}) EXPECT_TRUE(a.finds(cache, number)) << number;
+  EXPECT_EQ(cache.bytes(), 1000u) << "all the room is used";
+  for (int number = 144; number < 150; ++number) EXPECT_TRUE(b.finds(cache, number)) << "the six used last";
+  EXPECT_FALSE(b.finds(cache, 143));
+  EXPECT_FALSE(a.finds(cache, 5));
+  EXPECT_TRUE(a.finds(cache, 1)) << "who has most is the one to lose";
+  EXPECT_FALSE(b.finds(cache, 200, 600)) << "it would take A's part";
+  EXPECT_FALSE(b.finds(cache, 200, 600)) << "and so is not kept";
+  EXPECT_TRUE(a.finds(cache, 2));
+}
+
+TEST(DeviceCache, AnObjectOfTwoClientsStaysWhenOneOfThemLosesIt) {
+  DeviceCache<TokenRequest> cache(1000);
+  Client a("A"), b("B");
+  EXPECT_FALSE(a.finds(cache, 1));
+  EXPECT_TRUE(b.finds(cache, 1)) << "one object for all";
+  for (int number = 100; number < 150; ++number) b.finds(cache, number);
+  EXPECT_TRUE(a.finds(cache, 1));
+  for (int number = 200; number < 250; ++number) a.finds(cache, number);
+  for (int number = 300; number < 350; ++number) b.finds(cache, number);
+  EXPECT_FALSE(b.finds(cache, 1)) << "both have lost it";
+}
+
+TEST(DeviceCache, WhatNobodyUsesForLongIsInNoPart) {
+  DeviceCache<TokenRequest> cache(1000, std::make_shared<numerics::MemoryBudget>(), std::chrono::seconds(-1));
+  Client a("A"), b("B");
+  a.finds(cache, 1);
+  for (int number = 100; number < 110; ++number) b.finds(cache, number);
+  EXPECT_FALSE(a.finds(cache, 1));
+}
+
+// Two caches of one budget, which is smaller than they may be.
+TEST(DeviceCache, WhoHasMostLosesFirstWhereTheBudgetNeedsTheMemory) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>(1000);
+  DeviceCache<TokenRequest> operators(100000, budget), plans(100000, budget);
+  TrajectoryStore trajectories(100000, budget);
+  Client a("A"), b("B");
+  const auto mine = std::make_shared<KnownTrajectory>();
+  mine->positions = std::make_shared<SamplePositions>();
+  trajectories.add("A", "key", mine, "A");
+  for (const int number : {1, 2}) a.finds(plans, number);
+  for (int number = 100; number < 150; ++number) b.finds(operators, number, 50);
+  for (const int number : {1, 2}) EXPECT_TRUE(a.finds(plans, number));
+  EXPECT_FALSE(trajectories.find("A", "key").empty());
+  EXPECT_TRUE(b.finds(operators, 149, 50));
+  EXPECT_LE(budget->used(), 1000u);
 }
 
 std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {

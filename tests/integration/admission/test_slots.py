@@ -2,7 +2,6 @@
 addresses behind a balancer. Others are served meanwhile, with the right bits."""
 
 import contextlib
-import ipaddress
 import json
 import select
 import socket
@@ -211,15 +210,7 @@ def sessions(server):
 # What a balancer says first, from haproxy.org/download/3.0/doc/proxy-protocol.txt.
 # ----------------------------------------------------------------------------------------------------------------------
 
-SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
-LOCAL = SIGNATURE + struct.pack(">BBH", 0x20, 0, 0)
-
-
-def proxy_header(client, port=40000):
-    family, ours = (0x21, "2001:db8::1") if ":" in client else (0x11, "10.0.0.1")
-    addresses = ipaddress.ip_address(client).packed + ipaddress.ip_address(ours).packed
-    rest = addresses + struct.pack(">HH", port, 9002) + struct.pack(">BH", 0x05, 3) + b"abc"  # and PP2_TYPE_UNIQUE_ID
-    return SIGNATURE + struct.pack(">BBH", 0x21, family, len(rest)) + rest
+LOCAL = wire.PROXY_SIGNATURE + struct.pack(">BBH", 0x20, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +225,7 @@ def behind(tmp_path_factory):
 def test_the_client_behind_a_balancer_is_known(behind, scan, client):
     messages, truth = scan
     with socket.create_connection(behind.address, timeout=20, source_address=(BALANCER, 0)) as connection:
-        connection.sendall(proxy_header(client) + b"".join(messages[:-1]))
+        connection.sendall(wire.proxy_header(client) + b"".join(messages[:-1]))
         name = f"[{client}]:40000" if ":" in client else f"{client}:40000"
         wait_until(lambda: [one["peer"] for one in sessions(behind)] == [name], what="the client's address")
         connection.sendall(messages[-1])
@@ -244,7 +235,7 @@ def test_the_client_behind_a_balancer_is_known(behind, scan, client):
 
 def test_networks_and_limits_go_by_the_client(behind, scan):
     messages, truth = scan
-    (error,) = wire.exchange(behind.address, messages, 20, BALANCER, proxy_header("198.51.100.1")).errors()
+    (error,) = wire.exchange(behind.address, messages, 20, BALANCER, wire.proxy_header("198.51.100.1")).errors()
     assert "not-allowed: the address 198.51.100.1" in error
     (error,) = wire.exchange(behind.address, messages, 20, BALANCER, LOCAL).errors()  # it speaks for itself
     assert f"not-allowed: the address {BALANCER}" in error
@@ -258,16 +249,16 @@ def test_networks_and_limits_go_by_the_client(behind, scan):
         for _ in range(2):
             client = stack.enter_context(
                 socket.create_connection(behind.address, timeout=20, source_address=(BALANCER, 0)))
-            client.sendall(proxy_header(CLIENT) + b"".join(messages[:2]))
+            client.sendall(wire.proxy_header(CLIENT) + b"".join(messages[:2]))
         wait_until(lambda: states() == ["scanning"] * 2, what="two scans")
-        (error,) = wire.exchange(behind.address, messages, 20, BALANCER, proxy_header(CLIENT)).errors()
+        (error,) = wire.exchange(behind.address, messages, 20, BALANCER, wire.proxy_header(CLIENT)).errors()
         assert f"busy: {CLIENT} already has 2 sessions" in error
-        is_right(wire.exchange(behind.address, messages, 20, BALANCER, proxy_header("203.0.113.8")), truth)
+        is_right(wire.exchange(behind.address, messages, 20, BALANCER, wire.proxy_header("203.0.113.8")), truth)
 
 
 def test_only_a_balancer_names_its_clients(behind, scan):
     messages, truth = scan
-    (error,) = wire.exchange(behind.address, [proxy_header(CLIENT), *messages], 20, GOOD).errors()
+    (error,) = wire.exchange(behind.address, [wire.proxy_header(CLIENT), *messages], 20, GOOD).errors()
     assert "unknown-message" in error
     is_right(wire.exchange(behind.address, messages, 20, GOOD), truth)
 
@@ -277,10 +268,10 @@ def test_only_a_balancer_names_its_clients(behind, scan):
     [
         (b"PROXY TCP4 203.0.113.7 10.0.0.1 40000 9002\r\n", "does not begin with the signature"),
         (wire.config_file("cartesian_2d"), "does not begin with the signature"),
-        (SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 8) + bytes(8), "8 bytes are too few"),
-        (SIGNATURE + struct.pack(">BBH", 0x21, 0x31, 216) + bytes(216), "family and transport are 0x31"),
-        (SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 5000) + bytes(5000), "5000 bytes long"),
-        (proxy_header(CLIENT)[:20], "did not come within 2 s"),
+        (wire.PROXY_SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 8) + bytes(8), "8 bytes are too few"),
+        (wire.PROXY_SIGNATURE + struct.pack(">BBH", 0x21, 0x31, 216) + bytes(216), "family and transport are 0x31"),
+        (wire.PROXY_SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 5000) + bytes(5000), "5000 bytes long"),
+        (wire.proxy_header(CLIENT)[:20], "did not come within 2 s"),
         (b"", "did not come within 2 s"),
     ],
 )
@@ -293,7 +284,7 @@ def test_a_header_that_is_none_closes_the_connection(behind, scan, sent, reason)
             assert client.recv(1) == b""
     wait_until(lambda: behind.text().count(reason) == before + 1, what="a line in the log")
     assert f"closed a connection of {BALANCER}" in behind.text()
-    is_right(wire.exchange(behind.address, messages, 20, BALANCER, proxy_header(CLIENT)), truth)
+    is_right(wire.exchange(behind.address, messages, 20, BALANCER, wire.proxy_header(CLIENT)), truth)
 
 
 def test_silent_connections_of_balancers_keep_nobody_out(tmp_path, scan):
@@ -306,7 +297,7 @@ def test_silent_connections_of_balancers_keep_nobody_out(tmp_path, scan):
         for client in silent:
             stack.enter_context(client)
         is_right(wire.exchange(server.address, messages, 20, GOOD), truth)
-        is_right(wire.exchange(server.address, messages, 20, BALANCER, proxy_header(CLIENT)), truth)
+        is_right(wire.exchange(server.address, messages, 20, BALANCER, wire.proxy_header(CLIENT)), truth)
         for client in silent[:4]:
             with contextlib.suppress(ConnectionResetError):
                 assert client.recv(1) == b""
@@ -316,7 +307,7 @@ def test_silent_connections_of_balancers_keep_nobody_out(tmp_path, scan):
 def test_a_balancer_that_says_nothing_does_not_keep_the_server_from_stopping(tmp_path):
     with running(tmp_path, "--proxy-from", BALANCER, "--connect-timeout-s", 60) as server:
         clients = [socket.create_connection(server.address, timeout=20, source_address=(BALANCER, 0)) for _ in range(3)]
-        clients[0].sendall(SIGNATURE)
+        clients[0].sendall(wire.PROXY_SIGNATURE)
         time.sleep(0.2)
         began = time.monotonic()
         assert server.stop() == 0
@@ -337,7 +328,7 @@ def test_the_balancer_speaks_before_tls(tmp_path, scan):
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(BALANCER, 0)) as plain:
-            plain.sendall(proxy_header(CLIENT))
+            plain.sendall(wire.proxy_header(CLIENT))
             with context.wrap_socket(plain) as client:
                 client.sendall(b"".join(messages))
                 is_right(wire.parse(b"".join(iter(lambda: client.recv(1 << 20), b""))), truth)

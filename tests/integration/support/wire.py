@@ -5,6 +5,7 @@ part of a whole message, a missing CLOSE or anything after it is an error.
 """
 
 import dataclasses
+import ipaddress
 import socket
 import struct
 import threading
@@ -150,6 +151,17 @@ def parse(data):
             reply.images.append(Image(head, attributes, pixels))
         else:
             raise AssertionError(f"the server sent message id {message_id}")
+
+
+# What a balancer says first, from haproxy.org/download/3.0/doc/proxy-protocol.txt.
+PROXY_SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+
+
+def proxy_header(client, port=40000):
+    family, ours = (0x21, "2001:db8::1") if ":" in client else (0x11, "10.0.0.1")
+    addresses = ipaddress.ip_address(client).packed + ipaddress.ip_address(ours).packed
+    rest = addresses + struct.pack(">HH", port, 9002) + struct.pack(">BH", 0x05, 3) + b"abc"  # and PP2_TYPE_UNIQUE_ID
+    return PROXY_SIGNATURE + struct.pack(">BBH", 0x21, family, len(rest)) + rest
 
 
 def exchange(address, messages, timeout_s=60, source="", before=b""):

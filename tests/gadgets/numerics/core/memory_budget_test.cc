@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gadgets/numerics/core/context.h"
@@ -49,6 +52,60 @@ TEST(MemoryBudget, DropsWhatWasUnusedForLongestWhereItNeedsRoom) {
   EXPECT_EQ(budget.used(), 65u) << "nothing is taken, and all is dropped that could be";
   EXPECT_FALSE(budget.take(101)) << "more than all";
   EXPECT_TRUE(MemoryBudget().take(std::uint64_t{1} << 60)) << "without a bound";
+}
+
+/// Things of 10 bytes, each unused since its time.
+class Shared final : public DroppableOfClients {
+ public:
+  using Things = std::multimap<std::string, std::uint64_t>;
+  Shared(MemoryBudget& budget, Things things) : budget_(budget), things_(std::move(things)) {
+    budget_.add(10 * things_.size());
+    budget_.offer(*this);
+  }
+  ~Shared() override { budget_.withdraw(*this); }
+  std::size_t of(const std::string& client) const { return things_.count(client); }
+
+ private:
+  Things::const_iterator oldest(const std::string* client) const {
+    auto found = things_.end();
+    for (auto at = things_.begin(); at != things_.end(); ++at)
+      if ((client == nullptr || at->first == *client) && (found == things_.end() || at->second < found->second))
+        found = at;
+    return found;
+  }
+  std::optional<std::uint64_t> unused_since() const override {
+    const auto found = oldest(nullptr);
+    return found == things_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void drop(std::uint64_t) override { take(oldest(nullptr)); }
+  Shares shares() const override {
+    Shares shares;
+    for (const auto& [client, since] : things_) shares[client] = {10 * things_.count(client), oldest(&client)->second};
+    return shares;
+  }
+  void drop_of(const std::string& client, std::uint64_t) override { take(oldest(&client)); }
+  void take(Things::const_iterator thing) {
+    things_.erase(thing);
+    budget_.give(10);
+  }
+  MemoryBudget& budget_;
+  Things things_;
+};
+
+TEST(MemoryBudget, DropsOfTheClientForWhomMostIsKept) {
+  MemoryBudget budget(120);
+  Shared one(budget, {{"A", 1}, {"A", 2}, {"B", 4}, {"B", 5}, {"B", 6}}), other(budget, {{"A", 3}, {"B", 7}, {"B", 8}});
+  Parts nobodys(budget, {9, 10});  // 100 bytes in all
+  EXPECT_TRUE(budget.take(40));
+  EXPECT_EQ(one.of("A") + other.of("A"), 3u);
+  EXPECT_EQ(one.of("B"), 1u) << "4 and 5 went";
+  EXPECT_EQ(other.of("B"), 2u);
+  EXPECT_TRUE(budget.take(20));
+  EXPECT_EQ(one.of("A"), 1u) << "of equal ones what was unused for longest: 1; then 6";
+  EXPECT_EQ(one.of("B"), 0u);
+  EXPECT_EQ(nobodys.left(), 2u);
+  EXPECT_TRUE(budget.take(50)) << "2, 7, 3 and 8, then what is nobody's";
+  EXPECT_EQ(nobodys.left(), 1u);
 }
 
 TEST(MemoryAccount, WhatIsReservedStaysForItsHolder) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "gadgets/numerics/core/errors.h"
+#include "gadgets/shared/store/equal_parts.h"
 #include "tests/support/matter_of_time.h"
 
 namespace echotrain {
@@ -31,12 +32,14 @@ class ArrayStoreTest : public ::testing::Test {
     for (std::int64_t i = 0; i < n; ++i) out.emplace_back(first + static_cast<float>(i), -first);
     return out;
   }
-  static void add(const ArrayStore& store, const std::string& key, const std::vector<cfloat>& values) {
-    store.add(key, {values.data(), {static_cast<std::int64_t>(values.size())}});
+  static void add(const ArrayStore& store, const std::string& key, const std::vector<cfloat>& values,
+                  const std::string& client = {}) {
+    store.add(key, {values.data(), {static_cast<std::int64_t>(values.size())}}, {}, client);
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> out;
-    for (const auto& entry : fs::directory_iterator(folder_)) out.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().extension() != ".use" && entry.path().filename() != "salt") out.push_back(entry.path());
     return out;
   }
   fs::path folder_;
@@ -119,6 +122,41 @@ TEST_F(ArrayStoreTest, RemovesWhatWasUnusedForLongest) {
   add(store, "huge", numbers(1000, 1));  // would take all the room and more
   EXPECT_FALSE(store.find("huge", 1000));
   EXPECT_TRUE(store.find("d", 100));
+}
+
+/// Three fit; a client's part is one and a half where there are two.
+TEST_F(ArrayStoreTest, WhatOneClientKeepsPushesNothingOutOfAnothersPart) {
+  const ArrayStore store(folder_, 3000);
+  add(store, "mine", numbers(100, 1), "A");
+  for (int i = 0; i < 5; ++i) add(store, "its " + std::to_string(i), numbers(100, 2), "B");
+  EXPECT_EQ(store.find("mine", 100, {}, "A"), numbers(100, 1));
+  EXPECT_FALSE(store.find("its 2", 100, {}, "B"));
+  EXPECT_TRUE(store.find("its 4", 100, {}, "B"));
+  EXPECT_EQ(files().size(), 3u) << "all the room is used";
+  add(store, "large", numbers(280, 3), "B");
+  EXPECT_FALSE(store.find("large", 280, {}, "B")) << "it would take A's part";
+  EXPECT_TRUE(store.find("mine", 100, {}, "A"));
+}
+
+TEST_F(ArrayStoreTest, AnArrayOfTwoClientsStaysWhenOneOfThemLosesIt) {
+  const ArrayStore store(folder_, 3000);
+  add(store, "both", numbers(100, 1), "A");
+  EXPECT_TRUE(store.find("both", 100, {}, "B"));
+  const auto now = fs::file_time_type::clock::now();
+  for (const auto& path : files()) fs::last_write_time(path, now - std::chrono::hours(1));
+  for (int i = 0; i < 5; ++i) add(store, "its " + std::to_string(i), numbers(100, 2), "B");
+  EXPECT_TRUE(store.find("both", 100, {}, "A"));
+  EXPECT_TRUE(store.find("its 4", 100, {}, "B"));
+}
+
+TEST_F(ArrayStoreTest, WhatNobodyUsesForAWeekIsInNoPart) {
+  const ArrayStore store(folder_, 3000);
+  add(store, "old", numbers(100, 1), "A");
+  for (const auto& path : files())
+    fs::last_write_time(path, fs::file_time_type::clock::now() - kPartLapses - std::chrono::hours(1));
+  for (int i = 0; i < 3; ++i) add(store, "its " + std::to_string(i), numbers(100, 2), "B");
+  EXPECT_FALSE(store.find("old", 100, {}, "A"));
+  EXPECT_TRUE(store.find("its 0", 100, {}, "B"));
 }
 
 TEST_F(ArrayStoreTest, PlacesThatCannotBeWrittenKeepNothing) {
