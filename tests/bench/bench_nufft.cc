@@ -11,6 +11,7 @@
 //                              what is there and writes what the image keeps; the image once
 // from_host/...: from readouts in pinned memory to an image in pinned memory (nufft/nufft_from_host.h); .../coils_4_4:
 // four coils of all readouts after the other four.
+// tuner/...: what the tuner's choice brings over the default (nufft/nufft_tuner.h); the row's time is the default's.
 // --errors=off leaves out both errors, which take longer than all else.
 // device_copy/cuda: the rate at which a large array is copied, by which `megabytes` become a floor.
 #include <benchmark/benchmark.h>
@@ -29,6 +30,7 @@
 #include "tests/bench/nufft/nufft_cases.h"
 #include "tests/bench/nufft/nufft_errors.h"
 #include "tests/bench/nufft/nufft_from_host.h"
+#include "tests/bench/nufft/nufft_tuner.h"
 #include "tests/bench/timing.h"
 #include "tests/support/bench_resources.h"
 
@@ -191,6 +193,11 @@ int main(int argc, char** argv) {
       if (!(backend == Backend::cpu ? c.cpu : c.cuda) || !available(backend)) continue;
       add_row(c.name + "/" + to_string(backend), [&c, backend](benchmark::State& state) { run(state, c, backend); });
     }
+  for (const NufftCase& c : tuner_cases())
+    for (const Backend backend : {Backend::cpu, Backend::cuda})
+      if (available(backend))
+        add_row("tuner/" + c.name + "/" + to_string(backend),
+                [&c, backend](benchmark::State& state) { run_tuner(state, c, backend); });
   struct FromHost {
     std::string name, of;
     std::int64_t readouts;
