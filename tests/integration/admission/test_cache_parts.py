@@ -3,6 +3,7 @@ apart by the PROXY protocol."""
 
 import urllib.request
 
+import numpy as np
 import pytest
 
 import trajectories
@@ -31,6 +32,12 @@ def scan(server, client, seed):
     return reply.images[0].pixels
 
 
+def like(image, other):
+    """How readouts arrive decides in which order single precision sums 4096 samples, 64 x 6e-8 = 4e-6 of their sum, which two
+    steps of conjugate gradients enlarge; another trajectory's operator gives another image altogether."""
+    return np.linalg.norm(image - other) <= 1e-3 * np.linalg.norm(other)
+
+
 def operators(server):
     with urllib.request.urlopen("http://{}:{}/metrics".format(*server.admin), timeout=10) as answer:
         metrics = Metrics(answer.read().decode())
@@ -50,7 +57,7 @@ def test_who_fills_the_cache_of_operators_pushes_out_none_of_another(server):
     again = [scan(server, MEASURED, seed) for seed in (1, 2, 3)]
     assert operators(server)["misses_total"] == before["misses_total"], "each finds its operator"
     for a, b in zip(first, again, strict=True):
-        assert (a == b).all()
+        assert like(a, b)
     scan(server, others[-1], 100 + len(others) - 1)
     assert operators(server)["misses_total"] == before["misses_total"], "so does who came last"
 
@@ -58,4 +65,4 @@ def test_who_fills_the_cache_of_operators_pushes_out_none_of_another(server):
 def test_an_operator_that_two_clients_have_is_there_once(server):
     one, other = (scan(server, client, 7) for client in (MEASURED, "203.0.113.7"))
     assert operators(server)["misses_total"] == 1
-    assert (one == other).all()
+    assert like(one, other)
