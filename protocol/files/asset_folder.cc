@@ -22,9 +22,13 @@ std::vector<Image> AssetFolder::images(const std::string& name, const std::funct
         fmt::format("the file '{}' is asked for, but no folder of files was given (option assets)", name));
   // Compares names, so that no text can lead out of the folder.
   const std::vector<std::string> known = names();
-  if (std::find(known.begin(), known.end(), name) == known.end())
-    throw DatasetError(fmt::format("there is no file '{}' among the assets; there are: {}", name,
-                                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    const std::string there = known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "));
+    const std::string error = fmt::format("there is no file '{}' among the assets", name);
+    if (!missing_) throw DatasetError(fmt::format("{}; there are: {}", error, there));
+    missing_(there);
+    throw DatasetError(error + "; the server's log says which there are");
+  }
   try {
     const DatasetReader reader(folder_ / name);
     const std::vector<std::string> series = reader.image_series();

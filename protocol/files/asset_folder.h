@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "protocol/files/dataset.h"
@@ -13,8 +14,10 @@ namespace echotrain::protocol {
 /// ISMRMRD HDF5 files of one folder. Thread-safe: the HDF5 library is used by one thread at a time.
 class AssetFolder {
  public:
-  /// An empty `folder` means that there is none.
-  explicit AssetFolder(std::filesystem::path folder = {}) : folder_(std::move(folder)) {}
+  /// An empty `folder` means that there is none. With `missing`, errors do not tell what else is there: it is called
+  /// with what they would have told.
+  explicit AssetFolder(std::filesystem::path folder = {}, std::function<void(const std::string&)> missing = {})
+      : folder_(std::move(folder)), missing_(std::move(missing)) {}
 
   /// The images of the file's first image series, in order. `name` is the name of a file in the folder, never a path.
   /// Throws DatasetError that says what is there instead. `between` is called before each image; what it throws ends
@@ -24,6 +27,7 @@ class AssetFolder {
  private:
   std::vector<std::string> names() const;
   std::filesystem::path folder_;
+  std::function<void(const std::string&)> missing_;
 };
 
 }  // namespace echotrain::protocol

@@ -167,7 +167,11 @@ void Worker::work() {
       {[this](protocol::Image&& image, const ImageTimes& times) { send(std::move(image), times); },
        [this](Level level, const std::string& text) { say(level, text); }},
       [&](const std::string& name) {
-        return protocol::AssetFolder(options_.assets).images(name, [&] { compute.check_stop(); });
+        const protocol::AssetFolder assets(options_.assets, [this](const std::string& there) {
+          log_.info("the pipeline names a file that is not among the assets; there are: {}",
+                    protocol::printable(there));
+        });
+        return assets.images(name, [&] { compute.check_stop(); });
       },
       team ? &*team : nullptr);
   // One empty batch at a time asks the pipeline for results that came on their own.
