@@ -21,6 +21,7 @@
 namespace echotrain {
 
 namespace numerics {
+class MemoryAccount;   // gadgets/numerics/core/memory_budget.h
 class NormalOperator;  // gadgets/numerics/operators/normal_operator.h
 class NufftPlan;       // gadgets/numerics/nufft/nufft.h
 }  // namespace numerics
@@ -43,6 +44,22 @@ struct Arrival {
   Instant received{};         ///< the last byte of its last readout was read
   Instant taken{};            ///< the pipeline took the batch that completed the frame, or learned that the scan ended
   std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
+};
+
+/// What a frame takes of its scan's memory besides arrays: itself, the head of its message, its places in gadgets. A
+/// copy takes as much again, so that gadgets may hold frames as long as they like.
+class FrameShare {
+ public:
+  FrameShare() = default;
+  /// Throws numerics::OverBudget where that does not fit. `account` may be null: nobody counts.
+  explicit FrameShare(std::shared_ptr<numerics::MemoryAccount> account);
+  FrameShare(const FrameShare& other) noexcept;  ///< counts whether it fits or not: the next array is refused
+  FrameShare(FrameShare&& other) noexcept = default;
+  FrameShare& operator=(FrameShare other) noexcept;
+  ~FrameShare();
+
+ private:
+  std::shared_ptr<numerics::MemoryAccount> account_;
 };
 
 /// What is known of a frame; travels with everything made from it. No gadget changes a frame that it was given: one
@@ -69,6 +86,7 @@ struct Frame {
   std::map<std::string, std::string> notes;
   /// The message that a client's image came in, without its pixels; null for images made of readouts.
   std::shared_ptr<const protocol::Image> source;
+  FrameShare share;  ///< set by whoever opens the frame
 };
 
 /// A copy of a frame with more facts; a fact of the same name is replaced.

@@ -19,9 +19,9 @@ void refuse_more_frames(std::size_t open) {
 }
 
 namespace {
-// A frame, its entries in the maps here and in those of gadgets: their sizes, and what the allocator adds to each.
+// An open frame and its entries in the maps here: their sizes, and what the allocator adds to each.
 constexpr std::size_t kMostSpareBytes = 1 << 20;  // of the table of a frame's lines
-constexpr std::uint64_t kBytesOfFrame = sizeof(Frame) + sizeof(OpenFrame) + 1024;
+constexpr std::uint64_t kBytesOfOpenFrame = sizeof(OpenFrame) + 512;
 }  // namespace
 
 void OpenFrames::start(Scan& scan) {
@@ -32,7 +32,7 @@ void OpenFrames::start(Scan& scan) {
 // For frames ahead, so that few frames cost a look at the account.
 void OpenFrames::pay() {
   constexpr std::uint64_t kAhead = 64;
-  const std::uint64_t bytes = (open_.size() + kAhead) / kAhead * kAhead * kBytesOfFrame;
+  const std::uint64_t bytes = (open_.size() + kAhead) / kAhead * kAhead * kBytesOfOpenFrame;
   paid_->grow_to(bytes);
   if (paid_->bytes() > 2 * bytes) paid_->set(bytes);
 }
@@ -45,11 +45,13 @@ OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHead
   if (OpenFrame* const known = look_up(key)) return *known;
   refuse_more_frames(open_.size());
   pay();
+  auto frame = std::make_shared<Frame>();
+  frame->share = FrameShare(scan_->compute.account());
+  frame->id = next_id_++;
+  frame->key = key;
+  frame->reference = head;
   OpenFrame& fresh = open_.try_emplace(key, no_lines(), key).first->second;
-  fresh.frame = std::make_shared<Frame>();
-  fresh.frame->id = next_id_++;
-  fresh.frame->key = key;
-  fresh.frame->reference = head;
+  fresh.frame = std::move(frame);
   places_.emplace(place_of(fresh), key);
   return fresh;
 }

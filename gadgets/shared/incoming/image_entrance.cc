@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "gadgets/api/errors.h"
 #include "gadgets/numerics/images/pixels.h"
@@ -17,7 +20,15 @@ namespace {
 
 using numerics::PixelType;
 
-constexpr std::int64_t kUncounted = 1024;  // bytes of attributes and notes
+constexpr std::uint64_t kUncounted = 512;  // bytes of attributes and notes, which the frame's share pays
+constexpr std::uint64_t kNodeOfNote = 112;
+
+/// What the text of attributes takes, and the notes made of it.
+std::uint64_t bytes_of(const std::string& attributes, const std::map<std::string, std::string>& notes) {
+  std::uint64_t bytes = attributes.size();
+  for (const auto& [name, value] : notes) bytes += name.size() + value.size() + kNodeOfNote;
+  return bytes;
+}
 
 /// What the limits of steps 1 and 2 say of k-space, as Frame::acquired has it; nothing where they do not.
 std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encoding) {
@@ -111,6 +122,7 @@ CoilImages ImageEntrance::take(protocol::Image&& image) {
 
   if (series_.size() > UINT16_MAX) throw ClientError("the images are of more than 65,536 series and types");
   const auto frame = std::make_shared<Frame>();
+  frame->share = FrameShare(compute.account());
   frame->id = frames_++;
   frame->reference = reference_of(head);
   const std::pair<std::uint16_t, std::uint16_t> kind(head.image_series_index, head.image_type);
@@ -126,8 +138,8 @@ CoilImages ImageEntrance::take(protocol::Image&& image) {
   frame->notes = notes_of(image.attributes);
   image.pixels = {};
   // Gadgets hold frames back, whose attributes may be long: they count as much of the session's memory as they take.
-  if (const auto held = static_cast<std::int64_t>(2 * image.attributes.size()); held > kUncounted)
-    image.pixels.owner = compute.allocate_host<std::byte>({held}).memory();
+  if (const std::uint64_t held = bytes_of(image.attributes, frame->notes); held > kUncounted)
+    image.pixels.owner = compute.allocate_host<std::byte>({static_cast<std::int64_t>(held)}).memory();
   frame->source = std::make_shared<protocol::Image>(std::move(image));
   out.frame = frame;
   return out;

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import socket
 import struct
 import threading
@@ -147,3 +148,55 @@ def test_a_scan_that_does_not_fit_waits_and_is_told_so(make_server):
     second.close()
     third.close()
     wait_until(lambda: metrics(server)["echotrain_memory_taken_bytes"] < 64 * MIB, what="reservations to end")
+
+
+def batches(items, count):
+    """The bytes of `count` items at a time."""
+    items = iter(items)
+    return iter(lambda: b"".join(map(bytes, itertools.islice(items, count))), b"")
+
+
+def many_images():
+    """Images of one pixel, each of a slice and a series of its own, which images_display holds for their stacks."""
+    head = np.zeros((), wire.IMAGE_HEAD)
+    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, 1, 1
+    head["field_of_view"], head["image_type"] = 1, 1
+    head["read_dir"][0] = head["phase_dir"][1] = head["slice_dir"][2] = 1
+    for number in range(600_000):
+        head["slice"], head["image_series_index"] = number % 65536, number % 60000
+        yield struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Qf", 0, 1)
+
+
+def many_frames():
+    """Frames of one readout of two samples, which grasp_2d holds as members of series."""
+    line = np.array([[-0.5, -0.15], [0.49, 0.147]], np.float32)
+    flags = wire.FIRST_IN_SLICE | wire.LAST_IN_SLICE
+    readout = bytearray(wire.acquisition(np.ones((2, 2), np.complex64), line, flags))
+    counters = 2 + 242  # message number; where EncodingCounters begin in ISMRMRD's acquisition header
+    for number in range(1_000_000):
+        struct.pack_into("<8H", readout, counters, 0, 0, 0, number % 65536, number // 65536, 0, 0, 0)
+        yield readout
+
+
+@pytest.mark.parametrize(
+    "pipeline, kind, matrix, items",
+    [("images_display", "cartesian", 1, many_images), ("grasp_2d", "radial", 2, many_frames)],
+    ids=["images", "frames"],
+)
+def test_what_is_known_of_frames_that_gadgets_hold_is_within_the_budget(make_server, pipeline, kind, matrix, items):
+    server, vitals = make_server(256)
+    limit = "<minimum>0</minimum><maximum>65535</maximum><center>0</center>"
+    limits = f"<slice>{limit}</slice><contrast>{limit}</contrast></encodingLimits>"
+    xml = scans.header_xml(kind, (matrix, matrix, 1), readouts=matrix).replace("</encodingLimits>", limits)
+    replies = []
+    with socket.create_connection(server.address, timeout=120) as client:
+        reader = threading.Thread(target=lambda: replies.append(b"".join(iter(lambda: client.recv(1 << 16), b""))))
+        reader.start()
+        with contextlib.suppress(ConnectionError):  # the server ends the scan when the budget is spent
+            client.sendall(wire.config_file(pipeline) + wire.header(xml))
+            for chunk in batches(items(), 1024):
+                client.sendall(chunk)
+            client.shutdown(socket.SHUT_WR)
+        reader.join()
+    assert vitals.peak() < (256 + SLACK) * MIB, vitals.peak() / MIB
+    assert "budget: " in "".join(wire.parse(replies[0]).errors()), "the test sends more than the budget holds"
