@@ -84,7 +84,8 @@ Parameters<ExternalCalibration::Options> ExternalCalibration::parameters() {
 
 void ExternalCalibration::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  measurement_ = {scan.compute.cache<ScanPort>().owner, protocol::device_of(header.xml), header.measurement_id};
+  const auto& port = scan.compute.cache<ScanPort>();
+  measurement_ = {port.owner, protocol::device_of(header.xml), header.measurement_id, port.client};
   labels_ = header.coil_labels;
   dependencies_ = calibration_dependencies(header);
   for (const auto& encoding : header.encodings) {

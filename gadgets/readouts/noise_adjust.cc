@@ -31,7 +31,8 @@ Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() {
 
 void NoiseAdjust::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  measurement_ = {scan.compute.cache<ScanPort>().owner, protocol::device_of(header.xml), header.measurement_id};
+  const auto& port = scan.compute.cache<ScanPort>();
+  measurement_ = {port.owner, protocol::device_of(header.xml), header.measurement_id, port.client};
   dependency_ = header.noise_dependency;
   labels_ = header.coil_labels;
   bandwidth_ = header.relative_receiver_noise_bandwidth.value_or(1.0);

@@ -15,7 +15,6 @@
 #include "server/live/live_board.h"
 #include "server/live/why_facts.h"
 #include "server/net/identity.h"
-#include "server/net/slots.h"
 #include "server/pipelines/pipelines_json.h"
 
 namespace echotrain::server {
@@ -154,7 +153,7 @@ std::optional<AdminPage> LivePages::too_many_tries(const LiveOrder& order) {
   const std::string peer(order.peer);
   const auto address = address_of(peer);
   const bool right = environment_.admin_tokens->contain(token);
-  const Clock::duration wait = logins_.wait_of(address ? counted_as(*address).to_string() : peer, right);
+  const Clock::duration wait = logins_.wait_of(address ? counted_text(*address) : peer, right);
   if (wait <= Clock::duration::zero()) return std::nullopt;
   const auto s = std::chrono::ceil<std::chrono::seconds>(wait).count();
   AdminPage page = text_page(kTooManyTries,

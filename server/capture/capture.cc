@@ -184,10 +184,11 @@ void CaptureStore::finish() {
 }
 
 std::shared_ptr<Capture> CaptureStore::open(std::uint64_t session, std::function<void()> wake,
-                                            const std::string& identity) {
+                                            const std::string& identity, const std::string& client) {
   const std::string owner = identity.empty() ? "" : owner_name(salt_, identity);
-  std::shared_ptr<Capture> capture(
-      new Capture(*this, capture_name(std::chrono::system_clock::now(), session, owner), memory_, std::move(wake)));
+  const std::string part = owner.empty() || client.empty() || client == identity ? "" : owner_name(salt_, client);
+  std::shared_ptr<Capture> capture(new Capture(
+      *this, capture_name(std::chrono::system_clock::now(), session, owner, part), memory_, std::move(wake)));
   const std::scoped_lock lock(mutex_);
   captures_.push_back(capture);
   return capture;

@@ -117,8 +117,10 @@ class CaptureStore {
   CaptureStore(const CaptureStore&) = delete;
   CaptureStore& operator=(const CaptureStore&) = delete;
 
-  /// A capture for the session of this number, of the client of this identity. The store must outlive it.
-  std::shared_ptr<Capture> open(std::uint64_t session, std::function<void()> wake, const std::string& identity = {});
+  /// A capture for the session of this number, of the client of this identity, which counts as `client` where room is
+  /// short (Identity::part; empty: as itself). The store must outlive it.
+  std::shared_ptr<Capture> open(std::uint64_t session, std::function<void()> wake, const std::string& identity = {},
+                                const std::string& client = {});
   /// Ends all captures, and returns when what waits is written and their files are closed. None may be opened
   /// afterwards. Not for two threads at a time.
   void finish();

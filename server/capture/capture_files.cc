@@ -56,16 +56,26 @@ bool is_older(const Found& a, const Found& b) {
   return a.path < b.path;
 }
 
-/// The owner_name() in a capture's name, which may be empty; nothing where `name` is not a capture's.
-std::optional<std::string_view> owner_in(std::string_view name) {
+/// Names of owner_name() in a capture's name, which may be empty.
+struct Owners {
+  std::string_view owner, client;
+};
+
+/// Nothing where `name` is not a capture's.
+std::optional<Owners> owners_in(std::string_view name) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto hexadecimal = [&](char c) { return digit(c) || (c >= 'a' && c <= 'f'); };
   if (skip(name, digit) != 8 || !skip_text(name, "T") || skip(name, digit) != 6 || !skip_text(name, "Z-s") ||
       skip(name, digit) == 0 || !skip_text(name, "-") || skip(name, hexadecimal) != 8 || !name.ends_with(kSuffix))
     return std::nullopt;
   name.remove_suffix(kSuffix.size());
-  if (name.empty() || (skip_text(name, "-") && is_owner_name(name))) return name;
-  return std::nullopt;
+  if (name.empty()) return Owners{};
+  if (!skip_text(name, "-")) return std::nullopt;
+  const std::string_view owner = name.substr(0, name.find('-'));
+  name.remove_prefix(owner.size());
+  if (!is_owner_name(owner)) return std::nullopt;
+  if (name.empty()) return Owners{owner, owner};
+  return skip_text(name, "-") && is_owner_name(name) ? std::optional(Owners{owner, name}) : std::nullopt;
 }
 
 std::vector<Found> find_captures(const fs::path& directory) {
@@ -116,15 +126,17 @@ void remove_lone_checksums(const fs::path& directory, std::time_t before) {
 
 std::string system_text(int error) { return std::generic_category().message(error); }
 
-std::string capture_name(system_clock::time_point began, std::uint64_t session, const std::string& owner) {
+std::string capture_name(system_clock::time_point began, std::uint64_t session, const std::string& owner,
+                         const std::string& client) {
   std::random_device random;
-  return fmt::format("{:%Y%m%dT%H%M%SZ}-s{}-{:08x}{}{}{}", fmt::gmtime(system_clock::to_time_t(began)), session,
-                     static_cast<std::uint32_t>(random()), owner.empty() ? "" : "-", owner, kSuffix);
+  return fmt::format("{:%Y%m%dT%H%M%SZ}-s{}-{:08x}{}{}{}{}{}", fmt::gmtime(system_clock::to_time_t(began)), session,
+                     static_cast<std::uint32_t>(random()), owner.empty() ? "" : "-", owner, client.empty() ? "" : "-",
+                     client, kSuffix);
 }
 
-bool is_capture_name(std::string_view name) { return owner_in(name).has_value(); }
+bool is_capture_name(std::string_view name) { return owners_in(name).has_value(); }
 
-std::string capture_owner(std::string_view name) { return std::string(owner_in(name).value_or("")); }
+std::string capture_owner(std::string_view name) { return std::string(owners_in(name).value_or(Owners{}).owner); }
 
 std::string sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -199,7 +211,7 @@ Removed remove_old_captures(const config::CaptureOptions& options, system_clock:
   std::map<std::string, std::vector<const Found*>> owned;  // the oldest last
   for (auto file = found.rbegin(); file != found.rend(); ++file)
     if (file->changed.tv_sec >= oldest || !remove(*file))
-      owned[std::string(*owner_in(file->path.filename().string()))].push_back(&*file);
+      owned[std::string(owners_in(file->path.filename().string())->client)].push_back(&*file);
   if (options.keep_gib > 0)
     keep_equal_parts(
         owned, static_cast<std::uint64_t>(options.keep_gib) << 30, [](const Found* file) { return file->bytes; },

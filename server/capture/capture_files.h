@@ -14,9 +14,9 @@
 namespace echotrain::server {
 
 /// A new name: "20260131T120000Z-s17-8c1f03d2-5e0b9a47.mrd" has the time (UTC), the session's number, a random part and
-/// the client's owner_name(), if there is one.
+/// the client's owner_name(), if there is one; then that of `client`, in whose part it is, if that is another one.
 std::string capture_name(std::chrono::system_clock::time_point began, std::uint64_t session,
-                         const std::string& owner = {});
+                         const std::string& owner = {}, const std::string& client = {});
 /// Whether `name` is of that form.
 bool is_capture_name(std::string_view name);
 /// The client's owner_name() in a name; empty where there is none.

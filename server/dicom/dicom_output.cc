@@ -124,8 +124,7 @@ bool DicomOutput::finish() {
 
 std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::vector<std::string>& peers,
                                              const protocol::Header& header, const std::string& pipeline_text,
-                                             const std::string& occasion, const std::string& identity,
-                                             const std::string& owner) {
+                                             const std::string& occasion, const ImageOwner& owner) {
   std::vector<std::string> all = options_.send_to;
   for (const std::string& peer : peers)
     if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
@@ -136,9 +135,11 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
                                       [&](const auto& sender) { return sender->name() == peer && sender->enhanced(); });
     (enhanced ? scan->enhanced_peers_ : scan->peers_).push_back(std::move(peer));
   }
-  if (!identity.empty()) scan->owner_ = spool_->owner(identity);
-  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion,
-                                             owner.empty() ? scan->owner_ : owner);
+  const std::string& client = owner.client.empty() ? owner.identity : owner.client;
+  if (!client.empty()) scan->owner_ = spool_->owner(client);
+  std::string whose = owner.data;
+  if (whose.empty() && !owner.identity.empty()) whose = spool_->owner(owner.identity);
+  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion, whose);
   scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
   scan->encodings_ = header.encodings;
   // Whoever has it gives images; queue and converter have it by another owner, and so know when no more will come.

@@ -83,18 +83,16 @@ class DicomOutput final : public ImageSinks {
   DicomOutput& operator=(const DicomOutput&) = delete;
 
   /// For a scan whose pipeline names `peers`, besides those that get every scan's images; null where nobody does. The
-  /// text of the pipeline tells reconstructions apart, occasion and owner scans of equal headers (read_study()), and
-  /// the identity clients, each of which has its part of the spool. Without an owner, it is the identity's in the
-  /// spool. This must outlive it.
+  /// text of the pipeline tells reconstructions apart, occasion and whose data they are scans of equal headers
+  /// (read_study()); without `owner.data`, they are the identity's. Each client has its part of the spool. This must
+  /// outlive it.
   std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text,
-                                  const std::string& occasion, const std::string& identity = {},
-                                  const std::string& owner = {});
+                                  const std::string& occasion, const ImageOwner& owner = {});
   std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text,
-                                  const std::string& occasion, const std::string& identity,
-                                  const std::string& owner) override {
-    return scan(log, peers, header, pipeline_text, occasion, identity, owner);
+                                  const std::string& occasion, const ImageOwner& owner) override {
+    return scan(log, peers, header, pipeline_text, occasion, owner);
   }
 
   std::vector<DicomPeerStatus> status() const;

@@ -54,6 +54,22 @@ std::optional<ip::address> address_of(const std::string& peer) {
   return address;
 }
 
+ip::address counted_as(const ip::address& address) {
+  if (address.is_v4()) return address;
+  if (address.to_v6().is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, address.to_v6());
+  return ip::network_v6(address.to_v6(), 64).network();
+}
+
+std::string counted_text(const ip::address& address) {
+  const ip::address counted = counted_as(address);
+  return counted.to_string() + (counted.is_v6() ? "/64" : "");
+}
+
+std::string counted_text(const std::string& peer) {
+  const std::optional<ip::address> address = address_of(peer);
+  return address ? counted_text(*address) : peer;
+}
+
 Identities::Identities(const std::vector<std::string>& share) {
   std::set<std::string> known;
   const auto once = [&](const std::string& group, const std::string& what) {
@@ -89,8 +105,8 @@ Identity Identities::of(const std::string& token, const std::string& subject, co
   for (const Group& group : groups_)
     if (by_address ? group.addresses.names(*address)
                    : std::find(group.names.begin(), group.names.end(), text) != group.names.end())
-      return {group.identity};
-  return {text};
+      return {group.identity, group.identity};
+  return {text, by_address ? std::string(kAddress) + counted_text(*address) : text};
 }
 
 }  // namespace echotrain::server

@@ -15,6 +15,9 @@ struct Identity {
   /// "token:NAME", "token#DIGEST" of one without a name, "certificate:SUBJECT", "address:10.1.2.3", "group:NAME", or
   /// "program:WHAT" for one that comes from none. One kind never looks like another.
   std::string text;
+  /// In whose part of what is bounded it counts: the same, but for an address of IPv6 its network: what one machine may
+  /// have as many of as it likes has one part ("address:2001:db8:0:7::/64").
+  std::string part;
   bool operator==(const Identity&) const = default;
 };
 
@@ -40,5 +43,12 @@ class Identities {
 /// The address in "10.1.2.3:4711" or "[fe80::1]:4711"; nothing where there is none. An IPv4 address that came over
 /// IPv6 is an IPv4 address.
 std::optional<boost::asio::ip::address> address_of(const std::string& peer);
+
+/// The address that stands for all of one machine where clients are counted: of IPv6 its network's (/64), of which it
+/// may have as many as it likes. An IPv4 address that came over IPv6 is an IPv4 address.
+boost::asio::ip::address counted_as(const boost::asio::ip::address& address);
+/// The same as text: "10.1.2.3", "2001:db8:0:7::/64". Of a peer as for address_of(), or as it is without an address.
+std::string counted_text(const boost::asio::ip::address& address);
+std::string counted_text(const std::string& peer);
 
 }  // namespace echotrain::server

@@ -4,15 +4,11 @@
 
 #include <algorithm>
 
+#include "server/net/identity.h"
+
 namespace echotrain::server {
 
 namespace ip = boost::asio::ip;
-
-ip::address counted_as(const ip::address& address) {
-  if (address.is_v4()) return address;
-  if (address.to_v6().is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, address.to_v6());
-  return ip::network_v6(address.to_v6(), 64).network();
-}
 
 void Slots::connect(std::uint64_t id, const ip::address& address, Clock::time_point now) {
   const ip::address who = counted_as(address);
@@ -69,7 +65,7 @@ std::optional<protocol::Error> Slots::admit(std::uint64_t id) {
         "busy", fmt::format("{} already has {} sessions, the limit for one address (max_sessions_per_address of the "
                             "server); end one of them or try again later; who runs the server can exempt the address "
                             "(per_address_exempt)",
-                            entry.who.to_string() + (entry.who.is_v6() ? "/64" : ""), limits_.per_address)};
+                            counted_text(entry.who), limits_.per_address)};
   --count.connecting;
   --connecting_;
   ++count.sessions;

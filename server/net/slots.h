@@ -12,9 +12,6 @@
 
 namespace echotrain::server {
 
-/// The address that stands for all of one machine: it may have as many of its IPv6 network (/64) as it likes.
-boost::asio::ip::address counted_as(const boost::asio::ip::address& address);
-
 /// Connections that have not shown what they want, and sessions. Each kind has slots of its own, so that connections
 /// that say nothing never take a session's. Where one address may not have all sessions, an eighth of them, rounded
 /// down, is for the first one of an address. Not thread-safe.

@@ -18,6 +18,7 @@ struct ScanRequest {
   std::string host_json;    ///< for steps that take what the host has sent; empty: nothing was sent
   std::string occasion{};   ///< tells the scan from all others, also such with the same header: its capture's name
   std::string owner{};      ///< the client's identity: what the scan leaves for later ones is its own
+  std::string client{};     ///< in whose part of what is bounded it counts (Identity::part)
   bool trusted = false;     ///< Catalogue::trusts() the plan
   std::shared_ptr<ScanOnlooker> onlooker{};  ///< null: nobody can look
 };

@@ -186,7 +186,7 @@ void Worker::work() {
                                  const numerics::Progress::Wait for_client(*progress_);
                                  outbox_->wait_for_room(cancelled_);
                                },
-                               request_.host_json, request_.owner, request_.owner};
+                               request_.host_json, request_.owner, request_.client};
   if (request_.onlooker) request_.onlooker->watch(pipeline, compute);
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;

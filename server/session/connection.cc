@@ -9,7 +9,6 @@
 
 #include "protocol/data/text.h"
 #include "server/net/identity.h"
-#include "server/net/slots.h"
 
 namespace echotrain::server {
 
@@ -21,11 +20,6 @@ std::string Ending::outcome() const {
 }
 
 namespace {
-
-std::string counted(const std::string& peer) {
-  const auto address = address_of(peer);
-  return address ? counted_as(*address).to_string() : peer;
-}
 
 bool is_exempt(const std::string& peer, const AllowList& networks) {
   const auto address = address_of(peer);
@@ -47,7 +41,7 @@ Connection::Connection(std::unique_ptr<Transport> socket, asio::any_io_executor 
       environment(its_environment),
       options(its_environment.options),
       strand(std::move(its_strand)),
-      address(counted(peer)),
+      address(counted_text(peer)),
       exempt(is_exempt(peer, its_environment.exempt)),
       log(id, its_environment.log_bounds, address),
       status(its_environment.board->add(id, std::move(peer), its_environment.memory)),

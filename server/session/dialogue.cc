@@ -227,13 +227,8 @@ Step Dialogue::start(Catalogue::Choice choice) {
                              "reconstructs readouts; such a header suits only pipelines from image to image",
                              choice.plan->spec().name));
   Step step;
-  step.start = ScanRequest{choice.plan,
-                           *header_,
-                           choice.set_by_host,
-                           choice.used.json,
-                           "",
-                           identity_.text,
-                           catalogue_.trusts(choice.plan, granted_)};
+  step.start = ScanRequest{choice.plan, *header_,       choice.set_by_host, choice.used.json,
+                           "",          identity_.text, identity_.part,     catalogue_.trusts(choice.plan, granted_)};
   choice_ = std::move(choice);
   return step;
 }

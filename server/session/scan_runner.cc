@@ -93,7 +93,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   std::shared_ptr<ImageSink> dicom;
   if (environment.sinks && request.trusted)
     dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion,
-                                    request.owner, capture_owner(request.occasion));
+                                    {request.owner, request.client, capture_owner(request.occasion)});
   else if (!options.dicom.send_to.empty())
     connection_.outbox->text(protocol::Level::warning,
                              fmt::format("the images go to no DICOM peer (dicom.send_to): this pipeline is its "

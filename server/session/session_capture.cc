@@ -52,8 +52,8 @@ std::string SessionCapture::name() const {
 }
 
 void SessionCapture::open() {
-  capture_ =
-      connection_.environment.captures->open(connection_.log.id(), connection_.waker(), dialogue_.identity().text);
+  capture_ = connection_.environment.captures->open(connection_.log.id(), connection_.waker(),
+                                                    dialogue_.identity().text, dialogue_.identity().part);
   capture_->append(protocol::Payload::take(std::exchange(held_, {})));
   held_memory_.set(0);
 }

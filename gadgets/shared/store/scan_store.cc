@@ -92,7 +92,8 @@ ScanStore::Digest ScanStore::digest_of(char what, std::initializer_list<std::str
 }
 
 ScanStore::Head ScanStore::head_of(const RecordKey& key, std::int64_t made_unix_s) {
-  return {digest_of('r', {key.owner, key.device, key.measurement_id}), digest_of('o', {key.owner}),
+  return {digest_of('r', {key.owner, key.device, key.measurement_id}),
+          digest_of('o', {key.client.empty() ? key.owner : key.client}),
           digest_of('s', {key.owner, key.measurement_id}), made_unix_s};
 }
 
@@ -194,14 +195,14 @@ void ScanStore::trim() {
   clean();
 }
 
-/// Forgets until there is at most `most`, each time of the owner that has most.
+/// Forgets until there is at most `most`, each time of the client that has most.
 void ScanStore::trim(std::uint64_t most, std::uint64_t (*amount)(const Entry&), void (ScanStore::*give_up)(Entry&)) {
   std::uint64_t sum = 0;
   for (const Entry& entry : entries_) sum += amount(entry);
   if (sum <= most) return;
   std::map<Digest, std::vector<Entry*>> owned;
   for (Entry& entry : entries_)
-    if (amount(entry) > 0) owned[entry.head.owner].push_back(&entry);
+    if (amount(entry) > 0) owned[entry.head.client].push_back(&entry);
   for (auto& [owner, entries] : owned)
     std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) { return a->used > b->used; });
   keep_equal_parts(
@@ -271,8 +272,8 @@ void ScanStore::look_at_folder(bool if_changed) {
 std::size_t ScanStore::former_files() {
   look_at_folder();
   const std::scoped_lock lock(mutex_);
-  return static_cast<std::size_t>(
-      std::count_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.head.owner == Digest{}; }));
+  return static_cast<std::size_t>(std::count_if(entries_.begin(), entries_.end(),
+                                                [](const Entry& entry) { return entry.head.client == Digest{}; }));
 }
 
 std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
@@ -301,7 +302,7 @@ std::optional<ScanStore::Head> ScanStore::read_head(std::string_view text) const
   Head head{};
   head.digest = from.take<Digest>();
   from.take<std::uint64_t>();
-  head.owner = from.take<Digest>();
+  head.client = from.take<Digest>();
   head.scan = from.take<Digest>();
   head.made_unix_s = from.take<std::int64_t>();
   return from.good && magic == kind_.magic ? std::optional<Head>(head) : std::nullopt;
@@ -324,7 +325,7 @@ std::pair<ScanStore::Head, ScanStore::Kept> ScanStore::read(const Digest& digest
 fs::path ScanStore::write(const Head& head, const std::string& payload) const {
   if (folder_.empty() || payload.size() > kMostFileBytes) return {};
   std::string rest;
-  put(rest, head.owner);
+  put(rest, head.client);
   put(rest, head.scan);
   put(rest, head.made_unix_s);
   rest += payload;

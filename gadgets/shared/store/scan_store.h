@@ -24,6 +24,7 @@ struct RecordKey {
   std::string owner;           ///< the client's identity, which the program knows; empty: it has no clients
   std::string device;          ///< that measured it, by protocol::device_of(); empty: a namespace of its own
   std::string measurement_id;  ///< empty: nothing is kept
+  std::string client{};        ///< in whose part a record is (ScanPort::client); empty: the owner's own
 };
 
 /// Records of one kind, found by owner, device and measurement ID of the scan that left them, in memory and, if kind
@@ -34,7 +35,7 @@ struct RecordKey {
 /// be written keeps nothing.
 ///
 /// The bound on bytes holds for memory and, counted in blocks, for files, each; kMostEntries for both together. Beyond
-/// one, the owner that has most of it loses what was unused for longest: who has no more than an equal part loses
+/// one, the client that has most of it loses what was unused for longest: who has no more than an equal part loses
 /// nothing to others. No write lists the folder more than once a minute. Throws only std::bad_alloc. Thread-safe.
 class ScanStore : private numerics::Droppable {
  public:
@@ -75,7 +76,7 @@ class ScanStore : private numerics::Droppable {
   using Digest = std::array<unsigned char, 16>;
   /// What the index and a file's head say of a record.
   struct Head {
-    Digest digest, owner, scan;  // of the key; of its owner; of its owner and measurement ID
+    Digest digest, client, scan;  // of the key; of its client; of its owner and measurement ID
     std::int64_t made_unix_s;
   };
   struct Entry {

@@ -46,8 +46,12 @@ def operators(server):
     }
 
 
-def test_who_fills_the_cache_of_operators_pushes_out_none_of_another(server):
-    others = ["203.0.113.7"] * 20
+@pytest.mark.parametrize(
+    "others",
+    [["203.0.113.7"] * 20, [f"2001:db8:0:2::{i:x}" for i in range(1, 21)]],
+    ids=["one_address", "addresses_of_one_network"],
+)
+def test_who_fills_the_cache_of_operators_pushes_out_none_of_another(server, others):
     first = [scan(server, MEASURED, seed) for seed in (1, 2, 3)]
     for i, client in enumerate(others):
         scan(server, client, 100 + i)

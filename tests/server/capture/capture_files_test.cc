@@ -20,12 +20,18 @@ TEST(CaptureName, HasTimeSessionAndARandomPart) {
   EXPECT_NE(name, again);
   EXPECT_TRUE(is_capture_name(name));
   EXPECT_TRUE(is_capture_name(capture_name(when, 17, "0123abcd")));
+  const std::string of_two = capture_name(when, 17, "0123abcd", "89abcdef");
+  EXPECT_TRUE(is_capture_name(of_two));
+  EXPECT_TRUE(of_two.ends_with("-0123abcd-89abcdef.mrd"));
+  EXPECT_EQ(capture_owner(of_two), "0123abcd");
   for (const std::string& other :
        {std::string("scan.mrd"), std::string(), name + "~", "x" + name, name.substr(0, name.size() - 4),
         std::string("20260131T120000Z-s-0123abcd.mrd"), std::string("20260131T120000Z-s1-0123abc.mrd"),
         std::string("20260131T120000Z-s1-0123ABCD.mrd"), std::string("20260131T120000Z-s1-0123abcd-.mrd"),
         std::string("20260131T120000Z-s1-0123abcd-0123abc.mrd"),
         std::string("20260131T120000Z-s1-0123abcd-0123abcz.mrd"),
+        std::string("20260131T120000Z-s1-0123abcd-0123abcd-0123abcd-0123abcd.mrd"),
+        std::string("20260131T120000Z-s1-0123abcd--0123abcd.mrd"),
         std::string("20260131T120000Z-s1-0123abcd0123abcd.mrd"), std::string("2026131T120000Z-s1-0123abcd.mrd")})
     EXPECT_FALSE(is_capture_name(other)) << other;
 }
@@ -104,6 +110,15 @@ TEST_F(Retention, ACaptureThatIsBeingWrittenPushesOutNoneOfAnother) {
   EXPECT_THAT(folder_.names(), ElementsAre(name(1, "-aaaaaaaa"), name(3, "-bbbbbbbb"), name(4, "-bbbbbbbb")));
 }
 
+/// Captures of many addresses that count as one client.
+TEST_F(Retention, AddressesOfOneClientHaveOnePart) {
+  for (int i = 1; i <= 6; ++i) file(name(i, "-aaaaaaa" + std::to_string(i) + "-cccccccc"), 10 - i, kGiB);
+  for (int i = 7; i <= 8; ++i) file(name(i, "-bbbbbbbb"), 20 - i, kGiB);
+  EXPECT_EQ(remove(0, 4).files, 4);
+  EXPECT_THAT(folder_.names(), ElementsAre(name(5, "-aaaaaaa5-cccccccc"), name(6, "-aaaaaaa6-cccccccc"),
+                                           name(7, "-bbbbbbbb"), name(8, "-bbbbbbbb")));
+}
+
 /// Names tell, also the next server, whose captures they are, and nobody who it is.
 TEST_F(Retention, KnowsClientsAgainAfterARestart) {
   std::set<std::string> owners;
@@ -120,6 +135,11 @@ TEST_F(Retention, KnowsClientsAgainAfterARestart) {
     EXPECT_TRUE(is_capture_name(name)) << name;
     EXPECT_THAT(name, testing::MatchesRegex("[0-9TZ]+-s1-[0-9a-f]+-[0-9a-f]+\\.mrd"));
     EXPECT_NE(name.substr(name.size() - 12), other.substr(other.size() - 12));
+    const std::string of_two = store
+                                   .open(
+                                       3, [] {}, "token:mr1", "token:mr2")
+                                   ->name();
+    EXPECT_EQ(of_two.substr(of_two.size() - 21), name.substr(name.size() - 12, 8) + other.substr(other.size() - 13));
     owners.insert(name.substr(name.size() - 12));
   }
   EXPECT_EQ(owners.size(), 1U);

@@ -143,7 +143,7 @@ TEST(DicomOutput, ClientsOfEqualHeadersHaveSeriesOfTheirOwn) {
       "<ismrmrdHeader><studyInformation><studyInstanceUID>1.2.3</studyInstanceUID></studyInformation>"
       "<measurementInformation><measurementID>7</measurementID></measurementInformation></ismrmrdHeader>";
   const auto send = [&](const std::string& identity, const std::string& owner) {
-    EXPECT_EQ(output.scan(SessionLog(1), {"a"}, header, "pipeline", "", identity, owner)->add(an_image()), "");
+    EXPECT_EQ(output.scan(SessionLog(1), {"a"}, header, "pipeline", "", {identity, {}, owner})->add(an_image()), "");
   };
   for (const char* identity : {"token:mr1", "token:mr2", "token:mr1"}) send(identity, "");
   for (const char* identity : {"token:mr1", "program:replay of 5e0b9a47"}) send(identity, "5e0b9a47");
@@ -155,6 +155,41 @@ TEST(DicomOutput, ClientsOfEqualHeadersHaveSeriesOfTheirOwn) {
   EXPECT_EQ(sizes, (std::multiset<long>{1, 2, 2})) << "a client's scans are one, and its replay is of its series";
   const std::vector<std::string> study = values_of(peers.a->stored(), kStudy);
   EXPECT_EQ(study.front(), study.back());
+}
+
+/// Two scanners of one IPv6 network are two clients with one part.
+TEST(DicomOutput, ClientsOfOnePartHaveSeriesOfTheirOwnAndOnePartOfTheSpool) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  peers.a->hang();
+  config::DicomOptions options = options_of(folder);
+  options.peers = {"a=A@host:104"};
+  options.spool_mib = 1;
+  protocol::Header header;
+  header.xml =
+      "<ismrmrdHeader><studyInformation><studyInstanceUID>1.2.3</studyInstanceUID></studyInformation>"
+      "<measurementInformation><measurementID>7</measurementID></measurementInformation></ismrmrdHeader>";
+  {
+    DicomOutput output(options, nullptr, peers.links());
+    std::uint64_t written = 0, refused = 0;
+    for (const char* identity : {"address:2001:db8::1", "address:2001:db8::2", "address:2001:db8::3", "token:mr2"}) {
+      const bool alone = std::string(identity) == "token:mr2";
+      const ImageOwner owner{identity, alone ? identity : "address:2001:db8::/64", ""};
+      const auto scan = output.scan(SessionLog(1), {"a"}, header, "pipeline", "", owner);
+      // 128 KiB each: three are less than half of 1 MiB.
+      for (int i = 0; i < (alone ? 1 : 2); ++i) ++(scan->add(an_image(256)).empty() ? written : refused);
+      EXPECT_TRUE(
+          comes_true([&] { return output.queued_bytes() == 0 && output.status()[0].waiting.files >= written; }));
+    }
+    EXPECT_EQ(written, 4U) << "three of the network's, one of the other client's";
+    EXPECT_EQ(refused, 3U);
+  }
+  const Peers fresh;
+  DicomOutput output(options, nullptr, fresh.links());
+  EXPECT_TRUE(comes_true([&] { return fresh.a->stored().size() == 4; }));
+  const std::vector<std::string> series = values_of(fresh.a->stored(), kSeries);
+  EXPECT_EQ(std::set(series.begin(), series.end()).size(), 3U);
 }
 
 TEST(DicomOutput, ImagesOfEqualCountersHaveNumbersOfTheirOwn) {
@@ -221,8 +256,8 @@ TEST(DicomOutput, AClientThatFillsTheSpoolHearsOfItAndKeepsNobodyOut) {
   options.spool_mib = 1;
   {
     DicomOutput output(options, nullptr, peers.links());
-    const auto many = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", "token:mr1");
-    const auto few = output.scan(SessionLog(2), {"a"}, {}, "pipeline", "two.mrd", "token:mr2");
+    const auto many = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", {"token:mr1"});
+    const auto few = output.scan(SessionLog(2), {"a"}, {}, "pipeline", "two.mrd", {"token:mr2"});
     std::uint64_t taken = 0;
     const auto is_done = [&] {
       return output.queued_bytes() == 0 && output.status()[0].waiting.files + output.dropped() == taken;

@@ -39,6 +39,27 @@ TEST(Identity, IsTheTokenElseTheCertificateElseTheAddress) {
   EXPECT_EQ(identities.of("", "", "stdio").text, "program:stdio");
 }
 
+// A machine may have as many addresses of its /64 as it likes (RFC 4291, 4862): each is a client whose data nobody else
+// reads, and all together have one part of what is bounded.
+TEST(Identity, CountsByTheNetworkOfIpv6) {
+  const Identities identities({"mr=address:fd00::/8"});
+  const auto part = [&](const std::string& peer) { return identities.of("", "", peer).part; };
+  const Identity one = identities.of("", "", "[2001:db8:0:7::1]:4711"),
+                 other = identities.of("", "", "[2001:db8:0:7:a:b:c:d]:1");
+  EXPECT_EQ(one.text, "address:2001:db8:0:7::1");
+  EXPECT_EQ(other.text, "address:2001:db8:0:7:a:b:c:d");
+  EXPECT_EQ(one.part, "address:2001:db8:0:7::/64");
+  EXPECT_EQ(one.part, other.part);
+  EXPECT_NE(part("[2001:db8:0:8::1]:1"), one.part);
+  EXPECT_EQ(part("10.1.2.3:1"), "address:10.1.2.3");
+  EXPECT_EQ(part("[::ffff:10.1.2.3]:1"), "address:10.1.2.3");
+  EXPECT_NE(part("[::ffff:10.1.2.4]:1"), part("[::ffff:10.1.2.3]:1"));
+  EXPECT_EQ(part("[fd00::5]:1"), "group:mr");
+  EXPECT_EQ(part("stdio"), "program:stdio");
+  EXPECT_EQ(identities.of("token:console", "", "[2001:db8::1]:1").part, "token:console");
+  EXPECT_EQ(identities.of("", "CN=mr1", "[2001:db8::1]:1").part, "certificate:CN=mr1");
+}
+
 TEST(Identity, OfAGroupIsOne) {
   const Identities identities(
       {"mr1 = token:console; address:10.1.2.0/24;certificate:CN=host\\; 1,O=Clinic", "mr2=address:fd00::/8"});
