@@ -10,7 +10,10 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <functional>
+#include <map>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "protocol/data/text.h"
@@ -20,6 +23,7 @@
 #include "server/base/offload.h"
 #include "server/base/priority.h"
 #include "server/download/stream.h"
+#include "server/net/identity.h"
 #include "server/pipelines/pipelines_json.h"
 #include "server/session/listener.h"
 
@@ -260,7 +264,8 @@ tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t p
 }
 
 struct Admin::Connection {
-  explicit Connection(tcp::socket socket) : stream(std::move(socket)) {}
+  explicit Connection(tcp::socket socket) : who(counted_text(address_of(socket))), stream(std::move(socket)) {}
+  const std::string who;  ///< its address, as bounds of one address count it
   beast::tcp_stream stream;
   std::list<std::shared_ptr<Connection>>::iterator place;
 };
@@ -320,15 +325,19 @@ asio::awaitable<void> Admin::accept() {
   }
 }
 
-// A client that holds all connections does not keep others out: the oldest connection makes room.
+// An address that holds all connections neither keeps others out nor cuts theirs: its own make room.
 void Admin::admit(tcp::socket socket) {
   constexpr std::size_t kOfViewer = 4;    // events, and images one after another
   constexpr int kSendBuffer = 256 << 10;  // so that the time that an image takes to leave tells of the link
   error_code ignored;
   socket.set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
   if (connections_.size() >= limits_.connections + kOfViewer * live_.viewers().count()) {
-    const std::shared_ptr<Connection> oldest = connections_.front();
-    connections_.pop_front();
+    std::map<std::string_view, std::size_t> held;
+    std::size_t most = 0;
+    for (const auto& each : connections_) most = std::max(most, ++held[each->who]);
+    const auto found = std::ranges::find_if(connections_, [&](const auto& each) { return held[each->who] == most; });
+    const std::shared_ptr<Connection> oldest = *found;
+    connections_.erase(found);
     oldest->place = connections_.end();
     oldest->stream.close();
   }

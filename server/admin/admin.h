@@ -29,8 +29,8 @@ inline constexpr std::chrono::milliseconds kPauseAfterError{100};
 
 /// What clients of the port may use.
 struct AdminLimits {
-  std::size_t connections =
-      64;  ///< besides those of viewers (4 each); one more closes the one that has been silent longest
+  std::size_t connections = 64;  ///< besides those of viewers (4 each); one more closes that of the address that has
+                                 ///< most which has been silent for longest
   std::size_t request_bytes = 8 << 10;
   std::chrono::milliseconds request_time = std::chrono::seconds(10);  ///< for a whole request, and to take an answer
   std::chrono::milliseconds idle_time = std::chrono::seconds(75);     ///< between two requests

@@ -26,9 +26,13 @@ struct HttpResponse {
 /// One connection that may carry several requests.
 class HttpClient {
  public:
-  explicit HttpClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  /// `from`: which loopback address it comes from, as 2 of 127.0.0.2.
+  explicit HttpClient(std::uint16_t port, std::uint32_t from = 1) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
+    if (from != 1 && ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+      throw std::runtime_error("bind: " + std::string(std::strerror(errno)));
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)

@@ -236,6 +236,21 @@ TEST(Admin, MoreConnectionsThanAllowedEndTheOldestSilentOnes) {
   EXPECT_EQ(used.get("/livez")->status, 200);
 }
 
+TEST(Admin, SilentConnectionsOfOneAddressEndNoneOfAnother) {
+  AdminLimits limits;
+  limits.connections = 4;
+  AdminAlone admin(limits);
+  HttpClient other(admin.port(), 2);  // silent for longer than all that come
+  EXPECT_EQ(other.get("/livez")->status, 200);
+  std::list<HttpClient> silent;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(silent.emplace_back(admin.port()).get("/livez")->status, 200);
+  EXPECT_TRUE(silent.front().ended());
+  EXPECT_EQ(silent.back().get("/livez")->status, 200);
+  const auto page = other.get("/livez");
+  ASSERT_TRUE(page);
+  EXPECT_EQ(page->status, 200);
+}
+
 TEST(Admin, ReadyzTellsTheState) {
   AdminAlone admin;
   HttpClient client(admin.port());
