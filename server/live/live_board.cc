@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
+#include "gadgets/shared/store/equal_parts.h"
 #include "protocol/data/text.h"
+#include "server/net/identity.h"
 
 namespace echotrain::server {
 
 struct LiveBoard::Ended {
   std::uint64_t id = 0;
   std::uint64_t number = 0;  // counts ends
+  std::string client;
   std::shared_ptr<const ScanOrigin> origin;
   nlohmann::ordered_json told;
 };  // is not changed any more
@@ -19,7 +24,7 @@ struct LiveBoard::Ended {
 LiveBoard::LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget)
     : subject_(subject),
       images_(images_bytes == 0 ? nullptr : std::make_shared<RecentImages>(images_bytes, budget)),
-      why_(std::make_shared<WhyScans>(kMostEnded, budget)) {}
+      why_(std::make_shared<WhyScans>(budget)) {}
 
 LiveBoard::~LiveBoard() = default;
 
@@ -36,6 +41,7 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   if (!scan.worth_telling()) return;
   auto one = std::make_shared<Ended>();
   one->id = scan.id();
+  one->client = counted_text(scan.peer());
   one->told = scan.json(/*pictures=*/false);
   one->told["state"] = "ended";
   one->told["outcome"] = summary.outcome;
@@ -48,7 +54,15 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   one->number = ++ends_;
   auto& among = begun ? ended_ : refused_;
   among.push_front(std::move(one));
-  if (among.size() > (begun ? kMostEnded : kMostRefused)) among.pop_back();
+  std::map<std::string, std::vector<std::shared_ptr<const Ended>>> owned;
+  for (const auto& each : among) owned[each->client].push_back(each);
+  keep_equal_parts(
+      owned, begun ? kMostEnded : kMostRefused, [](const auto&) { return std::uint64_t{1}; },
+      [&](const auto& gone) {
+        std::erase(among, gone);
+        if (begun) why_->forget(gone->id);
+        return true;
+      });
 }
 
 std::shared_ptr<const ScanOrigin> LiveBoard::origin(std::uint64_t session) const {

@@ -30,7 +30,8 @@ class LiveBoard final : public Onlookers {
 
   /// A session is on the board as long as somebody has its LiveScan.
   std::shared_ptr<LiveScan> session(std::shared_ptr<const SessionStatus> status);
-  /// A session has ended; the last kMostEnded scans are kept, and the last kMostRefused others.
+  /// A session has ended; kMostEnded scans are kept, and kMostRefused others. Beyond that, the client (by its address)
+  /// that has most loses its oldest: one with no more than an equal part loses none to others.
   void ended(const LiveScan& scan, const ScanSummary& summary);
   std::shared_ptr<ScanOnlooker> look_at(std::shared_ptr<const SessionStatus> status) override {
     return session(std::move(status));

@@ -40,6 +40,7 @@ class LiveScan final : public ScanOnlooker {
            bool subject, std::shared_ptr<WhyScan> why = nullptr);
 
   std::uint64_t id() const { return status_->id; }
+  const std::string& peer() const { return status_->peer; }
   /// For the view "Why"; null: nobody asks.
   const std::shared_ptr<WhyScan>& why() const { return why_; }
 

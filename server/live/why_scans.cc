@@ -5,8 +5,7 @@
 
 namespace echotrain::server {
 
-WhyScans::WhyScans(std::size_t most, std::shared_ptr<numerics::MemoryBudget> budget)
-    : most_(most), budget_(std::move(budget)) {
+WhyScans::WhyScans(std::shared_ptr<numerics::MemoryBudget> budget) : budget_(std::move(budget)) {
   budget_->offer(*this);
 }
 
@@ -30,12 +29,17 @@ std::shared_ptr<WhyScan> WhyScans::find(std::uint64_t session) const {
 }
 
 void WhyScans::ended(std::shared_ptr<WhyScan> scan) {
-  Ended out;  // ends after the lock
   const std::scoped_lock lock(mutex_);
   ended_.push_back({std::move(scan), budget_->now()});
-  if (ended_.size() <= most_) return;
-  out = std::move(ended_.front());
-  ended_.pop_front();
+}
+
+void WhyScans::forget(std::uint64_t session) {
+  Ended out;  // ends after the lock
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find_if(ended_, [&](const Ended& one) { return one.scan->session() == session; });
+  if (found == ended_.end()) return;
+  out = std::move(*found);
+  ended_.erase(found);
 }
 
 std::optional<std::uint64_t> WhyScans::unused_since() const {

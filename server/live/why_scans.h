@@ -1,7 +1,6 @@
 // What the view "Why" has of the scans that run and of those that ran last.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -17,14 +16,15 @@ namespace echotrain::server {
 /// Thread-safe. What ended scans have left goes when a scan needs the memory, the oldest first.
 class WhyScans final : public numerics::Droppable {
  public:
-  /// `most`: of those that ended.
-  WhyScans(std::size_t most, std::shared_ptr<numerics::MemoryBudget> budget);
+  explicit WhyScans(std::shared_ptr<numerics::MemoryBudget> budget);
   ~WhyScans() override;
 
   std::shared_ptr<WhyScan> make(std::uint64_t session);
   /// Null: this one does not run, and it is not kept.
   std::shared_ptr<WhyScan> find(std::uint64_t session) const;
+  /// It is kept until forget().
   void ended(std::shared_ptr<WhyScan> scan);
+  void forget(std::uint64_t session);
 
   std::optional<std::uint64_t> unused_since() const override;
   void drop(std::uint64_t wanted) override;
@@ -34,7 +34,6 @@ class WhyScans final : public numerics::Droppable {
     std::shared_ptr<WhyScan> scan;
     std::uint64_t since;
   };
-  const std::size_t most_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<WhyScan>> running_;

@@ -72,5 +72,31 @@ TEST(LiveBoard, SessionsThatAskForNothingPushNoScanOut) {
   EXPECT_EQ(board.why()->find(201), nullptr);
 }
 
+/// 50 scans are kept in all.
+TEST(LiveBoard, ScansOfOneClientPushOutNoneOfAnother) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>();
+  LiveBoard board(0, false, budget);
+  const auto end = [&](std::uint64_t id, const std::string& peer) {
+    const auto status = std::make_shared<SessionStatus>(id, peer, budget);
+    status->bytes_in = 1;
+    const auto one = board.session(status);
+    one->begin("a pipeline", {}, config::TrajectoryUnit::cycles_per_pixel, "one.mrd");
+    board.ended(*one, {});
+  };
+  for (std::uint64_t id = 1; id <= 20; ++id) end(id, "10.1.2.3:" + std::to_string(id));
+  for (std::uint64_t id = 21; id <= 120; ++id) end(id, "[2001:db8::" + std::to_string(id) + "]:1");  // one network
+  EXPECT_EQ(board.json()["ended"].size(), 50U);
+  for (const std::uint64_t id : {1, 20, 91, 120}) {
+    EXPECT_NE(board.origin(id), nullptr) << id;
+    EXPECT_NE(board.why()->find(id), nullptr) << id;
+  }
+  EXPECT_EQ(board.origin(90), nullptr);
+  EXPECT_EQ(board.why()->find(90), nullptr) << "it goes with its scan";
+  for (std::uint64_t id = 121; id <= 160; ++id) end(id, "10.1.2.3:1");
+  EXPECT_NE(board.origin(160), nullptr);
+  EXPECT_EQ(board.origin(1), nullptr) << "its own went";
+  EXPECT_NE(board.origin(96), nullptr) << "an equal part stays";
+}
+
 }  // namespace
 }  // namespace echotrain::server
