@@ -411,7 +411,8 @@ std::optional<std::string> NufftTuner::try_next(const std::shared_ptr<Resources>
     } else {
       best = Search(wish->backend, resources, wish->device, stop, wish->problem, wish->options, seconds_).best();
       if (stop.stop_requested()) return std::nullopt;
-      best = *from_entry(store_.add(wish->key, to_entry(best), acceptable), candidates);
+      const auto say = [&](const std::string& text) { how += "; " + text; };
+      best = *from_entry(store_.add(wish->key, to_entry(best), acceptable, say), candidates);
       const std::lock_guard lock(mutex_);
       ++trials_;
     }

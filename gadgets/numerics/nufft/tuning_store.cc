@@ -1,10 +1,12 @@
 #include "gadgets/numerics/nufft/tuning_store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -19,17 +21,25 @@ namespace echotrain::numerics {
 namespace {
 
 using Json = nlohmann::json;
-using Entries = std::map<std::string, TuningEntry>;
+struct Kept {
+  TuningEntry entry;
+  std::int64_t written = 0;  // [s] since 1970; 0: a version wrote it that did not note it
+};
+using Entries = std::map<std::string, Kept>;
 
 constexpr char kFormat[] = "echotrain tuning 1";
-constexpr std::uintmax_t kLargestFile = 1 << 20;  // bytes; a site's choices are a few kilobytes
+constexpr std::uintmax_t kLargestFile = 16 << 20;  // bytes; kMostEntries are less than one MiB
+
+bool too_large(const std::string& file) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(file, error) && std::filesystem::file_size(file, error) > kLargestFile;
+}
 
 /// The valid entries of the file.
 Entries read(const std::string& file) {
   Entries entries;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error) || std::filesystem::file_size(file, error) > kLargestFile)
-    return entries;
+  if (!std::filesystem::is_regular_file(file, error) || too_large(file)) return entries;
   std::ifstream stream(file, std::ios::binary);
   // Parses without exceptions: text that is not JSON gives a value that is no object.
   const Json json = Json::parse(stream, nullptr, false);
@@ -41,9 +51,21 @@ Entries read(const std::string& file) {
     TuningEntry entry;
     for (const auto& [name, value] : values.items())
       if (value.is_number_integer()) entry[name] = value.get<std::int64_t>();
-    entries[key] = std::move(entry);
+    entries[key].entry = std::move(entry);
   }
+  if (const auto written = json.find("written"); written != json.end() && written->is_object())
+    for (const auto& [key, when] : written->items())
+      if (const auto entry = entries.find(key); entry != entries.end() && when.is_number_integer())
+        entry->second.written = when.get<std::int64_t>();
   return entries;
+}
+
+/// Takes out the oldest of too many; returns how many.
+std::size_t trim(Entries& entries) {
+  std::size_t gone = 0;
+  for (; entries.size() > TuningStore::kMostEntries; ++gone)
+    entries.erase(std::ranges::min_element(entries, {}, [](const auto& each) { return each.second.written; }));
+  return gone;
 }
 
 /// Other processes see the old file or the new one, never a part of it.
@@ -51,8 +73,14 @@ void write(const std::string& file, const Entries& entries) {
   std::string temporary = file + ".XXXXXX";
   const int descriptor = mkstemp(temporary.data());
   if (descriptor < 0) return;
-  const std::string text =
-      Json{{"format", kFormat}, {"entries", entries}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json kept = Json::object(), written = Json::object();
+  for (const auto& [key, each] : entries) {
+    kept[key] = each.entry;
+    written[key] = each.written;
+  }
+  const std::string text = Json{{"format", kFormat}, {"entries", kept}, {"written", written}}.dump(
+                               2, ' ', false, Json::error_handler_t::replace) +
+                           "\n";
   // Readable for all, as any other file, where mkstemp() makes a private one.
   const bool whole = ::fchmod(descriptor, 0644) == 0 &&
                      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -89,18 +117,28 @@ std::optional<TuningEntry> TuningStore::find(const std::string& key) const {
   const Entries entries = read(file_);
   const auto found = entries.find(key);
   if (found == entries.end()) return std::nullopt;
-  return found->second;
+  return found->second.entry;
 }
 
 TuningEntry TuningStore::add(const std::string& key, const TuningEntry& entry,
-                             const std::function<bool(const TuningEntry&)>& acceptable) const {
+                             const std::function<bool(const TuningEntry&)>& acceptable,
+                             const std::function<void(const std::string&)>& say) const {
   if (file_.empty()) return entry;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(file_).parent_path(), error);
   const Lock lock(file_);
+  if (say && too_large(file_))
+    say(fmt::format("{} has more than {} MiB, and is begun anew", file_, kLargestFile >> 20));
   Entries entries = read(file_);
-  if (const auto found = entries.find(key); found != entries.end() && acceptable(found->second)) return found->second;
-  entries[key] = entry;
+  if (const auto found = entries.find(key); found != entries.end() && acceptable(found->second.entry))
+    return found->second.entry;
+  // Not older than any other: clocks may have been set back.
+  std::int64_t now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (const auto& [name, each] : entries) now = std::max(now, each.written);
+  entries[key] = {entry, now + 1};
+  if (const std::size_t gone = trim(entries); gone > 0 && say)
+    say(fmt::format("of the choices in {} the newest {} stay, {} went", file_, kMostEntries, gone));
   write(file_, entries);
   return entry;
 }

@@ -354,6 +354,31 @@ TEST(TuningStore, TheFirstEntryStaysWhileItIsAcceptable) {
   EXPECT_EQ(one.find("key"), (TuningEntry{{"n", 3}}));
 }
 
+TEST(TuningStore, TheNewestOfTooManyStay) {
+  const Folder folder;
+  const TuningStore store(folder.file());
+  // As a version left it that bounded nothing and noted no times: more than 1 MiB.
+  nlohmann::json entries = nlohmann::json::object();
+  for (std::size_t i = 0; i < 3 * TuningStore::kMostEntries; ++i)
+    entries[std::to_string(i) + std::string(400, 'x')] = {{"n", 1}};
+  std::ofstream(folder.file()) << nlohmann::json{{"format", "echotrain tuning 1"}, {"entries", entries}};
+  ASSERT_GT(std::filesystem::file_size(folder.file()), 1U << 20);
+  std::vector<std::string> said;
+  const auto say = [&](const std::string& text) { said.push_back(text); };
+  EXPECT_EQ(store.find("0" + std::string(400, 'x')), (TuningEntry{{"n", 1}}));
+  for (int i = 0; i < 3; ++i) store.add("new " + std::to_string(i), {{"n", i}}, kAny, say);
+  EXPECT_EQ(store.find("new 0"), (TuningEntry{{"n", 0}}));
+  EXPECT_EQ(store.find("new 2"), (TuningEntry{{"n", 2}}));
+  EXPECT_EQ(read_json(folder.file())["entries"].size(), TuningStore::kMostEntries);
+  ASSERT_EQ(said.size(), 3U) << "each of them takes another's place";
+  EXPECT_NE(said[0].find("2049 went"), std::string::npos) << said[0];
+  EXPECT_NE(said[2].find("1 went"), std::string::npos) << said[2];
+  std::filesystem::resize_file(folder.file(), 17 << 20);
+  store.add("later", {{"n", 9}}, kAny, say);
+  EXPECT_NE(said.back().find("more than 16 MiB"), std::string::npos) << said.back();
+  EXPECT_EQ(store.find("later"), (TuningEntry{{"n", 9}}));
+}
+
 TEST(TuningStore, ManyProcessesAtOnceLoseNothing) {
   constexpr int kProcesses = 4, kKeys = 25;
   const Folder folder;
