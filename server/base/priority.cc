@@ -3,6 +3,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
+#include <string>
+
 namespace echotrain::server {
 
 namespace {
@@ -26,5 +30,11 @@ void go_after(int yields) {
 
 int this_thread() { return ::gettid(); }
 void yield_no_more(int thread) { ::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice_of_process); }
+
+std::chrono::nanoseconds waited_for_core(int thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
+  std::int64_t ran = 0, waited = 0;
+  return std::chrono::nanoseconds(file >> ran >> waited ? waited : 0);
+}
 
 }  // namespace echotrain::server

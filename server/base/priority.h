@@ -1,6 +1,8 @@
 // Whose turn it is on a core: threads that move bytes, then threads that compute.
 #pragma once
 
+#include <chrono>
+
 namespace echotrain::server {
 
 /// The calling thread moves the sessions' bytes: it has little to do, and all scans wait for it, so it goes before
@@ -15,5 +17,8 @@ void go_after(int yields);
 int this_thread();
 /// A thread of this process that computes is to come to an end: it yields to nobody, if the system lets it.
 void yield_no_more(int thread);
+/// How long a thread of this process has been ready and had no core, as it was when it last got one; 0 where the system
+/// does not count that (Linux: /proc/PID/task/TID/schedstat, Documentation/scheduler/sched-stats.rst).
+std::chrono::nanoseconds waited_for_core(int thread);
 
 }  // namespace echotrain::server

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "server/base/priority.h"
 #include "server/capture/capture_files.h"
 #include "server/memory/memory_estimate.h"
 
@@ -235,7 +236,9 @@ void ScanRunner::look_at_progress(Clock::time_point now) {
     return;
   }
   if (hangs_) return;
-  const double age_s = std::chrono::duration<double>(progress_->look(now)).count();
+  // Without a core nobody shows signs of life: that time is none.
+  const auto had_core = now - std::chrono::duration_cast<Clock::duration>(waited_for_core(worker->thread()));
+  const double age_s = std::max(0.0, std::chrono::duration<double>(progress_->look(had_core)).count());
   connection_.status->step_s = age_s;
   const double most_s = connection_.options.max_step_s;
   if (most_s > 0 && age_s > most_s) give_up(*worker);

@@ -2,9 +2,13 @@
 #include "server/base/priority.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "server/scan/worker.h"
@@ -33,6 +37,45 @@ TEST(Priority, ThreadsThatComputeGoAfterThoseThatMoveBytes) {
     EXPECT_EQ(nice_now(), first);
   }).join();
   EXPECT_EQ(nice_now(), process);
+}
+
+void run_on(int core) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(core), &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+// A thread that has to leave the one core to another one waits for it nearly all of the time (weights 3 and 1024 of
+// SCHED_IDLE and others); one that sleeps does not wait.
+TEST(Priority, WhoHasNoCoreWaitsForOne) {
+  if (!std::ifstream("/proc/self/schedstat")) GTEST_SKIP() << "this kernel does not count how long threads wait";
+  const int core = ::sched_getcpu();
+  std::atomic<bool> begun = false, ended = false;
+  std::chrono::nanoseconds starved{}, slept{};
+  std::jthread last([&] {
+    run_on(core);
+    const sched_param none{};
+    ASSERT_EQ(::sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    begun = true;
+    while (!ended) continue;
+    starved = waited_for_core(this_thread());
+  });
+  while (!begun) std::this_thread::yield();
+  std::jthread([&] {
+    run_on(core);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+    while (std::chrono::steady_clock::now() < end) continue;
+    ended = true;
+  }).join();
+  last.join();
+  std::jthread([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    slept = waited_for_core(this_thread());
+  }).join();
+  EXPECT_GE(starved, std::chrono::milliseconds(200)) << "half: it may have had the core while others took it";
+  EXPECT_LT(slept, starved);
+  EXPECT_EQ(waited_for_core(0), std::chrono::nanoseconds(0)) << "there is no such thread";
 }
 
 /// A step of nice(2) divides a thread's share by 1.25.
