@@ -111,7 +111,7 @@ void Worker::confirm() {
 }
 
 void Worker::run() {
-  thread_ = this_thread();
+  runs_as_ = this_thread();
   numerics::Progress::of_thread() = progress_;
   if (place_.spinning) place_.spinning->cores().leave();  // the thread that has started this one is on one core
   go_after(place_.yields);

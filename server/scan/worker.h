@@ -90,7 +90,7 @@ class Worker {
   /// What the thread shows of itself; it may be asked from any thread.
   const std::shared_ptr<numerics::Progress>& progress() const { return progress_; }
   /// The thread, for functions of server/base/priority.h; 0 before it runs.
-  int thread() const { return thread_; }
+  int thread() const { return runs_as_; }
 
   /// The thread has nothing left to do. The members below are valid from then on.
   bool done() const { return done_; }
@@ -145,7 +145,7 @@ class Worker {
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> done_ = false;
   std::atomic<bool> woken_ = false;
-  std::atomic<int> thread_ = 0;
+  std::atomic<int> runs_as_ = 0;   // the thread
   std::atomic<int> yielding_ = 0;  // the thread, while it yields to others
   std::optional<protocol::Error> failure_;
   std::thread thread_;  // last: everything else exists before it starts
