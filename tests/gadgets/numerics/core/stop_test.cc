@@ -124,7 +124,7 @@ double spent_after_stop(Backend backend, double moment_s, const Work& work) {
   Context context(backend, test_resources(2), {.stop_token = source.get_token()});
   const double begin = spent(backend);
   auto ends = std::async(std::launch::async, [&] {
-    EXPECT_THROW(work(context), Stopped);
+    EXPECT_THROW(work(context), Stopped) << kMatterOfTime << "it must be far from its end when it is stopped";
     context.synchronize();
   });
   while (spent(backend) < begin + moment_s && ends.wait_for(1ms) == std::future_status::timeout) {
