@@ -445,7 +445,7 @@ TEST(WaitingScans, OfOneIpv6NetworkAreOfOneAddress) {
   const auto told = fourth.receive();
   ASSERT_TRUE(told);
   EXPECT_THAT(told->text(),
-              HasSubstr("waiting for a place on the cpu; 0 scans wait before this one; 2001:db8:0:1:: has "
+              HasSubstr("waiting for a place on the cpu; 0 scans wait before this one; 2001:db8:0:1::/64 has "
                         "3 of the 4 places on the cpu, the most for one address; who runs the server"));
   elsewhere.send(from(2, 4) + kStart + wire::frame() + wire::close());
   EXPECT_EQ(elsewhere.receive_all().count(1022), 1U);
