@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace echotrain::numerics {
 namespace {
@@ -62,10 +63,13 @@ Entries read(const std::string& file) {
 
 /// Takes out the oldest of too many; returns how many.
 std::size_t trim(Entries& entries) {
-  std::size_t gone = 0;
-  for (; entries.size() > TuningStore::kMostEntries; ++gone)
-    entries.erase(std::ranges::min_element(entries, {}, [](const auto& each) { return each.second.written; }));
-  return gone;
+  if (entries.size() <= TuningStore::kMostEntries) return 0;
+  std::vector<Entries::iterator> oldest;
+  for (auto entry = entries.begin(); entry != entries.end(); ++entry) oldest.push_back(entry);
+  std::ranges::sort(oldest, {}, [](const auto& entry) { return entry->second.written; });
+  oldest.resize(entries.size() - TuningStore::kMostEntries);
+  for (const auto& entry : oldest) entries.erase(entry);
+  return oldest.size();
 }
 
 /// Other processes see the old file or the new one, never a part of it.
