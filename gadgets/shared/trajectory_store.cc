@@ -38,12 +38,14 @@ void TrajectoryStore::add(const std::string& owner, const std::string& key,
       ++entry;
     }
   }
+  const auto erase = [this](Entries::iterator entry) {
+    entries_.erase(entry);
+    return true;
+  };
   keep_equal_parts(
-      owned, most_bytes_, [](Entries::iterator entry) { return bytes_of(*entry); },
-      [this](Entries::iterator entry) {
-        entries_.erase(entry);
-        return true;
-      });
+      owned, most_bytes_, [](Entries::iterator entry) { return bytes_of(*entry); }, erase);
+  keep_equal_parts(
+      owned, kMostEntries, [](Entries::iterator) { return std::uint64_t{1}; }, erase);
   std::uint64_t unpaid = 0;
   for (const Entry& entry : entries_) unpaid += unpaid_of(entry);
   share_.set(unpaid);

@@ -53,6 +53,7 @@ class TrajectoryStore : private numerics::DroppableOfClients {
            const std::string& client = {});
 
   static constexpr std::size_t kPerKey = 32;
+  static constexpr std::size_t kMostEntries = 4096;
 
  private:
   struct Entry {
@@ -61,10 +62,14 @@ class TrajectoryStore : private numerics::DroppableOfClients {
     mutable std::uint64_t used;  // when last, by the budget's clock
   };
   using Entries = std::list<Entry>;
+  // Of arrays, shares and nodes, the allocator adds to each.
+  static constexpr std::uint64_t kBytesBeside = sizeof(Entry) + sizeof(KnownTrajectory) + sizeof(SamplePositions) + 256;
   static std::uint64_t bytes_of(const Entry& entry) {
-    return entry.known->bytes() + entry.owner.size() + entry.client.size() + entry.key.size() + sizeof(Entry);
+    return entry.known->bytes() + entry.owner.size() + entry.client.size() + entry.key.size() + kBytesBeside;
   }
-  static std::uint64_t unpaid_of(const Entry& entry) { return entry.known->paid ? 0 : bytes_of(entry); }
+  static std::uint64_t unpaid_of(const Entry& entry) {
+    return bytes_of(entry) - (entry.known->paid ? entry.known->bytes() : 0);
+  }
   template <class Wanted>
   Entries::const_iterator longest_unused(const Wanted& wanted) const;
   template <class Wanted>

@@ -2,6 +2,7 @@
 #include "gadgets/shared/plan_cache.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <chrono>
@@ -384,7 +385,7 @@ TEST(DeviceCache, WhatNobodyUsesForLongIsInNoPart) {
 
 // Two caches of one budget, which is smaller than they may be.
 TEST(DeviceCache, WhoHasMostLosesFirstWhereTheBudgetNeedsTheMemory) {
-  const auto budget = std::make_shared<numerics::MemoryBudget>(1000);
+  const auto budget = std::make_shared<numerics::MemoryBudget>(10000);
   DeviceCache<TokenRequest> operators(100000, budget), plans(100000, budget);
   TrajectoryStore trajectories(100000, budget);
   Client a("A"), b("B");
@@ -392,11 +393,11 @@ TEST(DeviceCache, WhoHasMostLosesFirstWhereTheBudgetNeedsTheMemory) {
   mine->positions = std::make_shared<SamplePositions>();
   trajectories.add("A", "key", mine, "A");
   for (const int number : {1, 2}) a.finds(plans, number);
-  for (int number = 100; number < 150; ++number) b.finds(operators, number, 50);
+  for (int number = 100; number < 150; ++number) b.finds(operators, number, 500);
   for (const int number : {1, 2}) EXPECT_TRUE(a.finds(plans, number));
   EXPECT_FALSE(trajectories.find("A", "key").empty());
-  EXPECT_TRUE(b.finds(operators, 149, 50));
-  EXPECT_LE(budget->used(), 1000u);
+  EXPECT_TRUE(b.finds(operators, 149, 500));
+  EXPECT_LE(budget->used(), 10000u);
 }
 
 std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
@@ -407,13 +408,13 @@ std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
 }
 
 TEST(TrajectoryStore, KeepsTheMostRecentWithinItsBounds) {
-  TrajectoryStore store(1200);
+  TrajectoryStore store(2600);
   const auto a = trajectory(100), b = trajectory(100), c = trajectory(100), huge = trajectory(1000);
   store.add("A", "one", a);
   store.add("A", "two", b);
   EXPECT_EQ(store.find("A", "one"), std::vector{a});
   EXPECT_TRUE(store.find("A", "three").empty());
-  store.add("A", "one", c);  // 1200 bytes: the oldest goes
+  store.add("A", "one", c);  // two fit, at some 1,000 bytes each: the oldest goes
   EXPECT_EQ(store.find("A", "one"), std::vector{c});
   EXPECT_EQ(store.find("A", "two"), std::vector{b});
   store.add("A", "three", huge);
@@ -422,6 +423,27 @@ TEST(TrajectoryStore, KeepsTheMostRecentWithinItsBounds) {
   TrajectoryStore many(1 << 20);
   for (std::size_t i = 0; i < TrajectoryStore::kPerKey + 3; ++i) many.add("A", "one", trajectory(1));
   EXPECT_EQ(many.find("A", "one").size(), TrajectoryStore::kPerKey);
+}
+
+// What small ones take beside their samples counts, though who made them pays for these; and they are not too many.
+TEST(TrajectoryStore, ManySmallOnesAreBoundedAndCounted) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>(1 << 30);
+  TrajectoryStore store(1 << 30, budget);
+  const auto small = [&] {
+    auto made = std::make_shared<KnownTrajectory>();
+    made->positions = std::make_shared<SamplePositions>();
+    made->paid = std::make_shared<numerics::MemoryShare>();
+    return made;
+  };
+  store.add("A", "first", small());
+  const std::size_t before = mallinfo2().uordblks;
+  for (std::size_t i = 0; i < 2 * TrajectoryStore::kMostEntries; ++i) store.add("A", std::to_string(i), small());
+  EXPECT_TRUE(store.find("A", "first").empty());
+  EXPECT_TRUE(store.find("A", std::to_string(TrajectoryStore::kMostEntries - 1)).empty());
+  EXPECT_FALSE(store.find("A", std::to_string(TrajectoryStore::kMostEntries)).empty());
+#ifndef ECHOTRAIN_SANITIZED
+  EXPECT_GE(budget->used(), mallinfo2().uordblks - before) << "the heap has no more than is counted";
+#endif
 }
 
 TEST(TrajectoryStore, WhatOneClientLeavesIsNeitherFoundNorPushedOutByAnother) {
