@@ -44,6 +44,13 @@ struct Peers {
 
 protocol::CounterLimit up_to(std::uint16_t maximum) { return {0, maximum, 0}; }
 
+config::DicomOptions one_peer_and_a_small_spool(const SpoolFolder& folder) {
+  config::DicomOptions options = options_of(folder);
+  options.peers = {"a=A@host:104"};
+  options.spool_mib = 1;
+  return options;
+}
+
 TEST(DicomOutput, NumbersImagesByTheirCountersWhateverTheirOrder) {
   protocol::Encoding encoding;
   encoding.slice = up_to(4);
@@ -163,9 +170,7 @@ TEST(DicomOutput, ClientsOfOnePartHaveSeriesOfTheirOwnAndOnePartOfTheSpool) {
   const SpoolFolder folder;
   const Peers peers;
   peers.a->hang();
-  config::DicomOptions options = options_of(folder);
-  options.peers = {"a=A@host:104"};
-  options.spool_mib = 1;
+  const config::DicomOptions options = one_peer_and_a_small_spool(folder);
   protocol::Header header;
   header.xml =
       "<ismrmrdHeader><studyInformation><studyInstanceUID>1.2.3</studyInstanceUID></studyInformation>"
@@ -251,9 +256,7 @@ TEST(DicomOutput, AClientThatFillsTheSpoolHearsOfItAndKeepsNobodyOut) {
   const SpoolFolder folder;
   const Peers peers;
   peers.a->hang();
-  config::DicomOptions options = options_of(folder);
-  options.peers = {"a=A@host:104"};
-  options.spool_mib = 1;
+  const config::DicomOptions options = one_peer_and_a_small_spool(folder);
   {
     DicomOutput output(options, nullptr, peers.links());
     const auto many = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", {"token:mr1"});
