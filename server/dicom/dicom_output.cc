@@ -170,8 +170,14 @@ std::string DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Im
   DicomScan& of = *scan;  // whoever adds has it, too
   Waiting waiting{std::move(scan), image};
   const std::size_t bytes = waiting.bytes();
-  std::size_t to_come = 0;
+  std::size_t to_come = waiting.spool_bytes();
   std::string trouble;
+  {
+    const std::scoped_lock lock(mutex_);
+    to_come += of.waiting_bytes_;
+  }
+  // Before it is in the queue: it may be in the spool a moment later, and would count twice.
+  const std::string why_not = no_room(of, to_come);
   {
     const std::scoped_lock lock(mutex_);
     const bool alone = queued_bytes_ == kept_bytes_;
@@ -184,14 +190,13 @@ std::string DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Im
       return why + "; send the scan again later";
     }
     of.waiting_bytes_ += waiting.spool_bytes();
-    to_come = of.waiting_bytes_;
     trouble = of.trouble_;
     queue_.push_back(std::move(waiting));
     queued_bytes_ += bytes;
     share_.set(queued_bytes_);
   }
   work_.notify_one();
-  return trouble.empty() ? no_room(of, to_come) : trouble;
+  return trouble.empty() ? why_not : trouble;
 }
 
 std::string DicomOutput::no_room(const DicomScan& scan, std::size_t bytes) const {
