@@ -10,6 +10,7 @@
 
 #include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/encoding/masked_columns_cpu.h"
 #include "gadgets/numerics/encoding/masked_fourier_ops.h"
 #include "gadgets/numerics/fft/fft.h"
 
@@ -130,6 +131,11 @@ class MaskedNormal final : public NormalOperator {
             fmt::format("expected coil maps of [coil, ...] of {}, got {}", image_.text(), maps.shape().text()));
     require(x.shape() == image_ && y.shape() == image_,
             fmt::format("expected images of {}, got {} and {}", image_.text(), x.shape().text(), y.shape().text()));
+    if (grid_.columns && grid_.padded[0] == 1) {
+      context.check_stop();
+      cpu::masked_columns(context, grid_, factors_.data(), {maps.shape()[0], maps.data()}, x.data(), y.data());
+      return;
+    }
     for_parts(context, maps.shape()[0], grid_.points(), [&](std::int64_t first, std::int64_t items) {
       around(context, {.batch = items, .maps = maps.data() + first * grid_.voxels()}, x.data(), first > 0, y.data());
     });
