@@ -280,10 +280,16 @@ std::int64_t blocks_of(const LineUnmixing& plan) { return (plan.geometry.image[2
 
 cfloat turn_by(double turns) { return cfloat(std::polar(1.0, 2 * std::numbers::pi * turns)); }
 
+/// Asks for kLanes complex numbers: what they are multiplied with comes from rows far apart, which no cache expects.
+void ask_for(const cfloat* values) {
+  for (std::int64_t i = 0; i <= kLanes; i += 8) __builtin_prefetch(values + std::min(i, kLanes - 1));
+}
+constexpr std::int64_t kAhead = 12;  // rows
+
 void keep_unmixing(Context& context, const Array<cfloat>& factors, float scale, LineUnmixing& plan) {
   const std::int64_t lines = plan.geometry.image[1], width = plan.geometry.image[2], blocks = blocks_of(plan);
   const std::int64_t values = plan.folds * plan.points, origin = plan.first - plan.geometry.encoded[1] / 2;
-  plan.weights = context.zeros<cfloat>({blocks, plan.coils, kLanes, plan.folds, plan.points});
+  plan.weights = context.allocate<cfloat>({blocks, plan.coils, kLanes, plan.folds, plan.points});
   std::vector<cfloat> phases;
   for (std::int64_t i = 0; i < lines; ++i)
     phases.push_back(
@@ -291,10 +297,15 @@ void keep_unmixing(Context& context, const Array<cfloat>& factors, float scale, 
   context.threads().parallel_for(blocks * plan.coils, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t first = b / plan.coils * kLanes, coil = b % plan.coils;
-      for (std::int64_t i = 0; i < lines; ++i)
+      const cfloat* from = factors.data() + coil * lines * width + first;
+      cfloat* to = plan.weights.data() + b * kLanes * values;
+      std::fill_n(to, kLanes * values, cfloat{});
+      for (std::int64_t i = 0; i < lines; ++i) {
+        ask_for(from + std::min(i + kAhead, lines - 1) * width);
         for (std::int64_t c = 0; c < std::min(kLanes, width - first); ++c)
-          plan.weights.data()[(b * kLanes + c) * values + plan.place[static_cast<std::size_t>(i)]] =
-              std::conj(factors.data()[(coil * lines + i) * width + first + c]) * phases[static_cast<std::size_t>(i)];
+          to[c * values + plan.place[static_cast<std::size_t>(i)]] =
+              std::conj(from[i * width + c]) * phases[static_cast<std::size_t>(i)];
+      }
     }
   });
 }
@@ -310,19 +321,22 @@ void keep_maps(Context& context, const cfloat* maps, double middle, float scale,
       plan.turns.data()[2 * (q * pairs + p)] = turn.real();
       plan.turns.data()[2 * (q * pairs + p) + 1] = turn.imag();
     }
-  plan.maps = context.zeros<float>({blocks, plan.coils, distances, 4, kLanes});
+  plan.maps = context.allocate<float>({blocks, plan.coils, distances, 4, kLanes});
   std::vector<cfloat> phases;
   for (std::int64_t i = 0; i < lines; ++i)
     phases.push_back(scale * turn_by(middle * static_cast<double>(i - lines / 2) / n));
   context.threads().parallel_for(blocks * plan.coils, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t first = b / plan.coils * kLanes, coil = b % plan.coils;
+      const cfloat* from = maps + coil * lines * width + first;
+      float* all = plan.maps.data() + b * distances * 4 * kLanes;
+      std::fill_n(all, distances * 4 * kLanes, 0.0f);
       for (std::int64_t i = 0; i < lines; ++i) {
         const std::int64_t r = i - lines / 2;
-        float* to = plan.maps.data() + ((b * distances + std::abs(r)) * 2 + (r < 0 ? 1 : 0)) * 2 * kLanes;
+        float* to = all + (2 * std::abs(r) + (r < 0 ? 1 : 0)) * 2 * kLanes;
+        ask_for(from + std::min(i + kAhead, lines - 1) * width);
         for (std::int64_t c = 0; c < std::min(kLanes, width - first); ++c) {
-          const cfloat map =
-              std::conj(maps[(coil * lines + i) * width + first + c]) * phases[static_cast<std::size_t>(i)];
+          const cfloat map = std::conj(from[i * width + c]) * phases[static_cast<std::size_t>(i)];
           to[c] = map.real();
           to[kLanes + c] = map.imag();
         }
