@@ -10,6 +10,7 @@
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/layout/rearrange.h"
+#include "gadgets/shared/held/bytes_beside_data.h"
 
 namespace echotrain {
 namespace {

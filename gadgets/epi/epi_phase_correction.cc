@@ -7,6 +7,7 @@
 
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/numerics/epi/ghost_search.h"
+#include "gadgets/shared/held/bytes_beside_data.h"
 #include "gadgets/shared/lines/epi_lines.h"
 #include "protocol/data/epi_description.h"
 

@@ -15,6 +15,7 @@
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/layout/rearrange.h"
+#include "gadgets/shared/held/bytes_beside_data.h"
 #include "gadgets/shared/lines/slice_coils.h"
 #include "protocol/data/epi_description.h"
 

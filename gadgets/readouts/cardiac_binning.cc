@@ -106,6 +106,11 @@ void CardiacBinning::check_options() const {
 void CardiacBinning::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   check_options();
+  pays_ = Pays(scan.compute.account());
+  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
+  open_ = decltype(open_)(pays_);
+  groups_ = decltype(groups_)(pays_);
+  unplaced_ = decltype(unplaced_)(pays_);
   clock_.emplace(options_.tick_ms);
   int channel = static_cast<int>(options_.trigger_channel);
   if (channel < 0) channel = Heartbeats::trigger_channel(header.xml);
@@ -138,8 +143,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const std::uint64_t number = entry->second;
   if (fresh) {
     ++next_group_;
-    Group& made = groups_[number];
-    made.key = key;
+    groups_.try_emplace(number, key, pays_);
     end_earlier(key);
   }
   Group& group = groups_.at(number);
@@ -152,17 +156,18 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   bool new_beats = false;
   // Waiting readouts count against the session's budget, headers too.
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
-  HostArray<protocol::AcquisitionHeader> heads;
+  std::shared_ptr<Batch> batch;
   if (count > 0) {
-    heads = scan_->compute.allocate_host<protocol::AcquisitionHeader>({count});
-    std::copy(readouts.heads.begin(), readouts.heads.end(), heads.data());
+    batch = std::allocate_shared<Batch>(pays_);
+    batch->group = number;
+    batch->heads = scan_->compute.allocate_host<protocol::AcquisitionHeader>({count});
+    std::copy(readouts.heads.begin(), readouts.heads.end(), batch->heads.data());
+    batch->data = readouts.data;
+    batch->trajectory = readouts.trajectory;
   }
   for (std::int64_t i = 0; i < count; ++i) {
     Readout readout;
-    readout.group = number;
-    readout.heads = heads;
-    readout.data = readouts.data;
-    readout.trajectory = readouts.trajectory;
+    readout.batch = batch;
     readout.row = i;
     readout.time_ms = times_ms[static_cast<std::size_t>(i)];
     if (stamps_) new_beats = add_stamp(readout) || new_beats;
@@ -179,6 +184,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     open_.erase(key);
   }
   if (new_beats) find_intervals();
+  pay();
   settle(new_beats || news ? 0 : before, false, emit);
 }
 
@@ -236,6 +242,7 @@ bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
   if (waveform != nullptr && options_.beats == "ecg" &&
       beats_->add(waveform->message, clock_->ms(waveform->message.head.time_stamp))) {
     find_intervals();
+    pay();
     settle(0, false, emit);
   }
   return false;  // other gadgets may want it too
@@ -297,6 +304,15 @@ void CardiacBinning::find_intervals() {
   }
 }
 
+void CardiacBinning::pay() {
+  const std::uint64_t bytes =
+      beats_->triggers().capacity() * sizeof(double) + regular_.capacity() / 8 + (breathing_ ? breathing_->bytes() : 0);
+  if (bytes > paid_->bytes())
+    paid_->grow_to(bytes);
+  else
+    paid_->set(bytes);
+}
+
 double CardiacBinning::median_interval() const {
   const auto& times = beats_->triggers();
   std::vector<double> lengths;
@@ -324,7 +340,7 @@ CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended, d
 /// `known`: the readout was acquired in a wanted state of breathing, as far as that is looked at by a navigator.
 CardiacBinning::Place CardiacBinning::place_in_breath(Readout& readout, bool scan_ended) const {
   if (!breathing_ || readout.breath_known) return Place::known;
-  switch (breathing_->answer(groups_.at(readout.group).key, readout.time_ms)) {
+  switch (breathing_->answer(groups_.at(readout.batch->group).key, readout.time_ms)) {
     case BreathingGate::Answer::wanted:
       break;
     case BreathingGate::Answer::unwanted:
@@ -337,13 +353,14 @@ CardiacBinning::Place CardiacBinning::place_in_breath(Readout& readout, bool sca
 }
 
 void CardiacBinning::add(Readout&& readout) {
-  Group& group = groups_.at(readout.group);
+  Group& group = groups_.at(readout.batch->group);
   const auto number =
       std::min(static_cast<std::int64_t>(readout.phase * static_cast<double>(options_.phases)), options_.phases - 1);
   const Line line{readout.head().idx.kspace_encode_step_1, readout.head().idx.kspace_encode_step_2};
-  Phase& phase = group.phases[number];
+  Phase& phase = group.phases.try_emplace(number, pays_).first->second;
   phase.lines.insert(line);
-  if (options_.fill == "nearest" && !has_trajectory_) group.kept[line].push_back(readout);
+  if (options_.fill == "nearest" && !has_trajectory_)
+    group.kept.try_emplace(line, pays_).first->second.push_back(readout);
   phase.waiting.push_back(std::move(readout));
 }
 
@@ -361,7 +378,7 @@ void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readou
       unplaced_[still++] = std::move(readout);
       continue;
     }
-    Group& group = groups_.at(readout.group);
+    Group& group = groups_.at(readout.batch->group);
     --group.pending;
     if (where == Place::other_breath) ++group.breathing;
     if (where == Place::known)
@@ -396,7 +413,7 @@ void CardiacBinning::fill(Group& group) {
   if (group.kept.empty()) return;
   for (std::int64_t p = 0; p < options_.phases; ++p) {
     scan_->compute.check_stop();
-    Phase& phase = group.phases[p];
+    Phase& phase = group.phases.try_emplace(p, pays_).first->second;
     const double middle = (static_cast<double>(p) + 0.5) / static_cast<double>(options_.phases);
     for (const auto& [line, readouts] : group.kept) {
       if (phase.lines.contains(line)) continue;
@@ -444,16 +461,16 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
 void CardiacBinning::hand_on(Phase& phase, bool last, const Emit<Readouts>& emit) {
   // Readouts of one batch have one shape.
   const auto same_shape = [](const Readout& a, const Readout& b) {
-    return a.data.shape()[1] == b.data.shape()[1] && a.data.shape()[2] == b.data.shape()[2] &&
-           a.trajectory.size() / std::max<std::int64_t>(1, a.data.shape()[0]) ==
-               b.trajectory.size() / std::max<std::int64_t>(1, b.data.shape()[0]);
+    const numerics::Shape &of_a = a.batch->data.shape(), &of_b = b.batch->data.shape();
+    return of_a[1] == of_b[1] && of_a[2] == of_b[2] &&
+           a.batch->trajectory.size() / std::max<std::int64_t>(1, of_a[0]) ==
+               b.batch->trajectory.size() / std::max<std::int64_t>(1, of_b[0]);
   };
-  std::vector<Readout> waiting = std::exchange(phase.waiting, {});
+  const PaidVector<Readout> waiting = std::exchange(phase.waiting, PaidVector<Readout>(pays_));
   for (std::size_t begin = 0; begin < waiting.size() || last;) {
     std::size_t end = begin;
     while (end < waiting.size() && same_shape(waiting[begin], waiting[end])) ++end;
-    Readouts out = gather(
-        {waiting.begin() + static_cast<std::ptrdiff_t>(begin), waiting.begin() + static_cast<std::ptrdiff_t>(end)});
+    Readouts out = gather(std::span(waiting).subspan(begin, end - begin));
     out.frame = phase.frame;
     out.first = !std::exchange(phase.started, true);
     out.last = last && end == waiting.size();
@@ -463,22 +480,23 @@ void CardiacBinning::hand_on(Phase& phase, bool last, const Emit<Readouts>& emit
   }
 }
 
-Readouts CardiacBinning::gather(const std::vector<Readout>& readouts) {
+Readouts CardiacBinning::gather(std::span<const Readout> readouts) {
   Readouts out;
   if (readouts.empty()) return out;
   numerics::Context& compute = scan_->compute;
   const auto count = static_cast<std::int64_t>(readouts.size());
-  const auto& shape = readouts[0].data.shape();
+  const auto& shape = readouts[0].batch->data.shape();
   const std::int64_t channels = shape[1], samples = shape[2];
   out.data = compute.allocate<cfloat>({count, channels, samples});
-  const std::int64_t positions = readouts[0].trajectory.size() / std::max<std::int64_t>(1, shape[0]);
+  const std::int64_t positions = readouts[0].batch->trajectory.size() / std::max<std::int64_t>(1, shape[0]);
   if (positions > 0) out.trajectory = compute.allocate_host<float>({count, samples, positions / samples});
   for (std::int64_t i = 0; i < count; ++i) {
-    const Readout& from = readouts[static_cast<std::size_t>(i)];
-    out.heads.push_back(from.head());
-    compute.copy<cfloat>(from.data.view().slice(from.row), out.data.view().slice(i));
+    const Readout& readout = readouts[static_cast<std::size_t>(i)];
+    const Batch& from = *readout.batch;
+    out.heads.push_back(readout.head());
+    compute.copy<cfloat>(from.data.cview().slice(readout.row), out.data.view().slice(i));
     if (positions > 0)
-      std::copy_n(from.trajectory.data() + from.row * positions, positions, out.trajectory.data() + i * positions);
+      std::copy_n(from.trajectory.data() + readout.row * positions, positions, out.trajectory.data() + i * positions);
   }
   return out;
 }

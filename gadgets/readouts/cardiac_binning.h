@@ -5,16 +5,18 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/readouts/gating/breathing_gate.h"
 #include "gadgets/readouts/gating/day_clock.h"
 #include "gadgets/readouts/gating/stamp_check.h"
 #include "gadgets/readouts/heartbeats.h"
+#include "gadgets/shared/held/paid_allocator.h"
 
 namespace echotrain {
 
@@ -92,31 +94,38 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
 
  private:
   using Line = std::tuple<std::uint16_t, std::uint16_t>;  // encoding steps 1 and 2
-  /// One readout of a batch that came in; the batch's memory is shared by all of them.
-  struct Readout {
+  /// What came in at a time; shared by its readouts.
+  struct Batch {
     std::uint64_t group = 0;
     HostArray<protocol::AcquisitionHeader> heads;
     Array<cfloat> data;
     HostArray<float> trajectory;
-    std::int64_t row = 0;
-    const protocol::AcquisitionHeader& head() const { return heads.data()[row]; }
-    double time_ms = 0;
-    bool breath_known = false;  // a wanted one
-    double phase = 0;           // 0 .. 1, once known
   };
+  /// One readout of a batch that came in. Scans of tiny readouts keep millions.
+  struct Readout {
+    std::shared_ptr<const Batch> batch;
+    std::int64_t row = 0;
+    const protocol::AcquisitionHeader& head() const { return batch->heads.data()[row]; }
+    double time_ms = 0;
+    double phase = 0;           // 0 .. 1, once known
+    bool breath_known = false;  // a wanted one
+  };
+  using Pays = PaidAllocator<Readout>;
   struct Phase {
+    explicit Phase(const Pays& pays) : lines(pays), waiting(pays) {}
     std::shared_ptr<Frame> frame;
-    std::set<Line> lines;
-    std::vector<Readout> waiting;  // to be handed on with the next emission
+    PaidSet<Line> lines;
+    PaidVector<Readout> waiting;  // to be handed on with the next emission
     bool started = false;
     std::int64_t borrowed = 0;
   };
   struct Group {
+    Group(const FrameKey& of, const Pays& pays) : key(of), phases(pays), kept(pays) {}
     FrameKey key;
-    std::map<std::string, std::string> notes;   // of the frames that its readouts came in
-    std::map<std::int64_t, Phase> phases;       // phases that have readouts of their own or borrowed ones
-    std::map<Line, std::vector<Readout>> kept;  // of each line, for the phases that lack it
-    std::int64_t pending = 0;                   // readouts whose interval is not known yet
+    std::map<std::string, std::string> notes;  // of the frames that its readouts came in
+    PaidMap<std::int64_t, Phase> phases;       // phases that have readouts of their own or borrowed ones
+    PaidMap<Line, PaidVector<Readout>> kept;   // of each line, for the phases that lack it
+    std::int64_t pending = 0;                  // readouts whose interval is not known yet
     std::int64_t left_out = 0;
     std::int64_t breathing = 0;  // of those left out, by breathing
     bool whole = false;          // all its frames are whole
@@ -130,6 +139,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   double phase_of(double since_ms, double interval_ms) const;
   [[noreturn]] void refuse_without_beats() const;
   void find_intervals();
+  void pay();
   Place place(Readout& readout, bool scan_ended, double usual_ms) const;
   Place place_in_breath(Readout& readout, bool scan_ended) const;
   void add(Readout&& readout);
@@ -139,7 +149,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   void fill(Group& group);
   void close_whole(const Emit<Readouts>& emit);
   void hand_on(Phase& phase, bool last, const Emit<Readouts>& emit);
-  Readouts gather(const std::vector<Readout>& readouts);
+  Readouts gather(std::span<const Readout> readouts);
   double median_interval() const;
 
   Options options_;
@@ -151,10 +161,12 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   std::vector<bool> regular_;               // of each interval between triggers
   double sum_ms_ = 0;                       // of the regular ones
   std::int64_t regular_count_ = 0;
-  double first_regular_ms_ = 0;             // length of the first regular interval
-  std::map<FrameKey, std::uint64_t> open_;  // groups that more frames may belong to, by key without phase
-  std::map<std::uint64_t, Group> groups_;   // by number, in the order in which they began
-  std::vector<Readout> unplaced_;           // in order of arrival
+  double first_regular_ms_ = 0;  // length of the first regular interval
+  Pays pays_;
+  std::unique_ptr<numerics::MemoryShare> paid_;  // of intervals, and of what breathing_ keeps
+  PaidMap<FrameKey, std::uint64_t> open_;        // groups that more frames may belong to, by key without phase
+  PaidMap<std::uint64_t, Group> groups_;         // by number, in the order in which they began
+  PaidVector<Readout> unplaced_;                 // in order of arrival
   std::uint64_t next_group_ = 0, next_frame_ = 0;
   bool has_trajectory_ = false, position_told_ = false;
   std::vector<bool> one_phase_;  // of each encoding: the header says that idx.phase does not change

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/shared/held/bytes_beside_data.h"
 #include "gadgets/shared/lines/slice_coils.h"
 #include "gadgets/shared/measurement.h"
 
@@ -35,6 +35,7 @@ Parameters<CoilCompression::Options> CoilCompression::parameters() {
 
 void CoilCompression::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   if (options_.per == "slice") by_slice_ = SliceCoils::announce(scan);
   for (const auto& encoding : header.encodings) {
     using protocol::Trajectory;
@@ -139,6 +140,7 @@ void CoilCompression::take(Group& group, Readouts&& readouts, const Emit<Readout
         group.holds_imaging = group.holds_imaging || !readouts.heads.empty();
       else
         group.calibration_readouts += static_cast<std::int64_t>(readouts.heads.size());
+      paid_->grow_to(paid_->bytes() + bytes_beside_data(readouts));
       group.held.push_back(std::move(readouts));
       if (!last) return;
       learn(group, frame);
@@ -283,10 +285,17 @@ Readouts CoilCompression::compressed(const Group& group, Readouts&& readouts) co
 
 /// Passes on what was held, once the virtual coils are known.
 void CoilCompression::give(Group& group, const Emit<Readouts>& emit) {
-  for (Readouts& each : std::exchange(group.held, {})) emit(compressed(group, std::move(each)));
+  for (Readouts& each : std::exchange(group.held, {})) {
+    const std::uint64_t bytes = bytes_beside_data(each);
+    emit(compressed(group, std::move(each)));
+    paid_->set(paid_->bytes() - bytes);
+  }
 }
 
 /// What is held belongs to frames that never became whole.
-void CoilCompression::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { groups_.clear(); }
+void CoilCompression::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
+  groups_.clear();
+  paid_->set(0);
+}
 
 }  // namespace echotrain

@@ -10,6 +10,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/coils/compression.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/fft/fft.h"
 
 namespace echotrain {
@@ -85,9 +86,10 @@ class CoilCompression final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
-  std::int64_t coils_ = 0;            // that come; 0: not known yet
-  std::optional<std::int64_t> kept_;  // the same in all groups
-  std::shared_ptr<bool> by_slice_;    // tells others that slices have virtual coils of their own
+  std::int64_t coils_ = 0;                       // that come; 0: not known yet
+  std::optional<std::int64_t> kept_;             // the same in all groups
+  std::shared_ptr<bool> by_slice_;               // tells others that slices have virtual coils of their own
+  std::unique_ptr<numerics::MemoryShare> paid_;  // of what groups hold
   std::map<std::uint16_t, Group> groups_;
 };
 

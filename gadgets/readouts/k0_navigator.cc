@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gadgets/numerics/epi/line_changes.h"
+#include "gadgets/shared/held/bytes_beside_data.h"
 
 namespace echotrain {
 namespace {
@@ -20,10 +21,10 @@ constexpr std::size_t kMostDrifts = 1024, kMostOnes = 4;
 constexpr double kWidest = 20;
 constexpr std::int64_t kSideItems = 3;
 
-/// What a waiting batch takes beside its data, which the context pays for.
-std::uint64_t bytes_beside_data(const Readouts& readouts) {
+/// What a waiting batch takes beside its data, which the context pays for, and what is learned of it.
+std::uint64_t bytes_of_waiting(const Readouts& readouts) {
   constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // breath, drift and time
-  return sizeof(Readouts) + readouts.heads.size() * (sizeof(protocol::AcquisitionHeader) + kAnswerBytes);
+  return bytes_beside_data(readouts) + readouts.heads.size() * kAnswerBytes;
 }
 
 }  // namespace
@@ -116,7 +117,7 @@ void K0Navigator::process(Readouts&& readouts, const Emit<Readouts>& emit) {
       centres_->add(readouts, held.times_ms);
   }
   held.readouts = std::move(readouts);
-  held_bytes_ += bytes_beside_data(held.readouts);
+  held_bytes_ += bytes_of_waiting(held.readouts);
   pay();
   held_.push_back(std::move(held));
   judge(false);
@@ -224,7 +225,7 @@ void K0Navigator::release(const Emit<Readouts>& emit) {
     held_.pop_front();
     --breath_learned_;
     --drift_learned_;
-    held_bytes_ -= bytes_beside_data(held.readouts);
+    held_bytes_ -= bytes_of_waiting(held.readouts);
     give(std::move(held), emit);
   }
   pay();

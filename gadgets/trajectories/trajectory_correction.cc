@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gadgets/shared/held/bytes_beside_data.h"
 #include "gadgets/trajectories/girf_table.h"
 
 namespace echotrain {
@@ -13,11 +14,6 @@ using numerics::GradientDelays;
 
 constexpr float kLeastDwell_us = 1e-3F;  // no receiver samples faster
 constexpr std::size_t kMostOrientations = 1024, kMostFilters = 4;
-
-/// What waiting readouts take beside their data, which the context pays for.
-std::uint64_t bytes_beside_data(const Readouts& readouts) {
-  return sizeof(Readouts) + readouts.heads.size() * sizeof(protocol::AcquisitionHeader);
-}
 
 }  // namespace
 

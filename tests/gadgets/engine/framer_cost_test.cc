@@ -1,9 +1,8 @@
 // What grouping readouts costs: the same for each, however many frames are open and however large they are.
-#include <malloc.h>
-
 #include "gadgets/engine/framer.h"
 #include "gadgets/engine/open_frames.h"
 #include "gadgets/numerics/core/memory_budget.h"
+#include "tests/gadgets/heap.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/matter_of_time.h"
@@ -94,12 +93,6 @@ TEST(FramerCostTest, OpenFramesAreBounded) {
     EXPECT_NE(said.find("16384 frames are open"), std::string::npos) << rule << ": " << said;
     EXPECT_NE(said.find("the pipeline's key 'frame'"), std::string::npos) << said;
   }
-}
-
-/// Bytes that the program has of the allocator.
-std::uint64_t heap_bytes() {
-  const struct mallinfo2 info = ::mallinfo2();
-  return info.uordblks + info.hblkhd;
 }
 
 /// A client that opens a frame with each readout takes memory by frames, not by samples. The session pays for all of

@@ -1,0 +1,15 @@
+// What readouts that a gadget holds take beside their arrays.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/api/items.h"
+
+namespace echotrain {
+
+/// Bytes of readouts beside their data, which the context pays for.
+inline std::uint64_t bytes_beside_data(const Readouts& readouts) {
+  return sizeof(Readouts) + readouts.heads.size() * sizeof(protocol::AcquisitionHeader);
+}
+
+}  // namespace echotrain
