@@ -9,20 +9,32 @@ namespace echotrain::server {
 
 using protocol::Acquisition;
 
-std::size_t bytes_of(const Acquisition& acquisition) {
-  return sizeof(Acquisition) + acquisition.trajectory.bytes.size() + acquisition.data.bytes.size();
+namespace {
+std::size_t payload_bytes_of(const Acquisition& acquisition) {
+  return acquisition.trajectory.bytes.size() + acquisition.data.bytes.size();
 }
 
-std::size_t bytes_of(const Work& work) {
+std::size_t own_bytes_of(const Work& work) {
+  if (const auto* acquisitions = std::get_if<std::vector<Acquisition>>(&work))
+    return acquisitions->size() * sizeof(Acquisition);
+  if (const auto* image = std::get_if<protocol::Image>(&work)) return sizeof(*image) + image->attributes.size();
+  return sizeof(protocol::Waveform);
+}
+}  // namespace
+
+std::size_t bytes_of(const Acquisition& acquisition) { return sizeof(Acquisition) + payload_bytes_of(acquisition); }
+
+std::size_t payload_bytes_of(const Work& work) {
   if (const auto* acquisitions = std::get_if<std::vector<Acquisition>>(&work)) {
     std::size_t bytes = 0;
-    for (const Acquisition& acquisition : *acquisitions) bytes += bytes_of(acquisition);
+    for (const Acquisition& acquisition : *acquisitions) bytes += payload_bytes_of(acquisition);
     return bytes;
   }
-  if (const auto* image = std::get_if<protocol::Image>(&work))
-    return sizeof(protocol::Image) + image->attributes.size() + image->pixels.bytes.size();
-  return sizeof(protocol::Waveform) + std::get<protocol::Waveform>(work).data.bytes.size();
+  if (const auto* image = std::get_if<protocol::Image>(&work)) return image->pixels.bytes.size();
+  return std::get<protocol::Waveform>(work).data.bytes.size();
 }
+
+std::size_t bytes_of(const Work& work) { return own_bytes_of(work) + payload_bytes_of(work); }
 
 namespace {
 std::int64_t readouts_of(const Work& work) {
@@ -32,14 +44,15 @@ std::int64_t readouts_of(const Work& work) {
 }  // namespace
 
 void Inbox::push(Work&& work) {
-  const std::size_t bytes = bytes_of(work);
+  const std::size_t payload = payload_bytes_of(work), bytes = own_bytes_of(work) + payload;
   {
     const std::scoped_lock lock(mutex_);
     if (cancelled_) return;
     bytes_ += bytes;
+    payload_ += payload;
     readouts_ += readouts_of(work);
     share_.set(bytes_);
-    queue_.push_back({std::move(work), bytes});
+    queue_.push_back({std::move(work), bytes, payload});
     something_ = true;
   }
   arrived_.notify_one();
@@ -63,6 +76,7 @@ void Inbox::cancel() {
     dropped.swap(queue_);
     readouts_ = 0;
     bytes_ = taken_bytes_;
+    payload_ = taken_payload_;
     share_.set(bytes_);
   }
   arrived_.notify_one();
@@ -104,6 +118,11 @@ std::size_t Inbox::bytes() const {
   return bytes_;
 }
 
+std::size_t Inbox::payload_bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return payload_;
+}
+
 void Inbox::spin(std::chrono::steady_clock::duration time) const {
   constexpr int kLooks = 64;  // at the flag, for one at the clock
   const auto end = std::chrono::steady_clock::now() + time;
@@ -124,6 +143,7 @@ Inbox::Taken Inbox::take(const Waiting& waiting) {
     bytes_ -= taken_bytes_;
     share_.set(bytes_);
     taken_bytes_ = 0;
+    payload_ -= std::exchange(taken_payload_, 0);
     roomier = (was_full && bytes_ < bound_) || (gives_back_ && bytes_ == 0);
   }
   if (roomier) room_();  // before waiting: the reader may be the one who brings more
@@ -147,6 +167,7 @@ Inbox::Taken Inbox::take(const Waiting& waiting) {
     Entry entry = std::move(queue_.front());
     queue_.pop_front();
     taken_bytes_ += entry.bytes;
+    taken_payload_ += entry.payload;
     readouts_ -= readouts_of(entry.work);
     return std::move(entry.work);
   };

@@ -24,6 +24,8 @@ using Work = std::variant<std::vector<protocol::Acquisition>, protocol::Image, p
 /// Memory that a piece of work keeps alive [bytes].
 std::size_t bytes_of(const protocol::Acquisition& acquisition);
 std::size_t bytes_of(const Work& work);
+/// What of it lies in the memory that it was received in: samples and pixels. The rest, heads among it, are copies.
+std::size_t payload_bytes_of(const Work& work);
 
 /// Filled by the session's reader, emptied by its worker. Adding never blocks: the reader stops reading while full().
 class Inbox {
@@ -49,8 +51,9 @@ class Inbox {
   /// sides more than a short wait. Where it is so, `room` is called when half of it is left.
   bool plenty();
 
-  std::size_t bytes() const;     ///< queued and in the worker's hands
-  std::int64_t waiting() const;  ///< acquisitions that are queued
+  std::size_t bytes() const;          ///< queued and in the worker's hands
+  std::size_t payload_bytes() const;  ///< of these: see payload_bytes_of()
+  std::int64_t waiting() const;       ///< acquisitions that are queued
 
   struct Taken {
     std::optional<Work> work;  ///< empty when there is none left
@@ -79,13 +82,14 @@ class Inbox {
   std::atomic<bool> something_ = false;  // to take, most likely; for threads that spin
   struct Entry {
     Work work;
-    std::size_t bytes;
+    std::size_t bytes, payload;
   };
   std::deque<Entry> queue_;
-  std::size_t bytes_ = 0;        // queued and in the worker's hands
-  std::size_t taken_bytes_ = 0;  // in the worker's hands
-  std::int64_t readouts_ = 0;    // acquisitions in the queue
-  Memory::Share share_;          // of bytes_
+  std::size_t bytes_ = 0;                        // queued and in the worker's hands
+  std::size_t taken_bytes_ = 0;                  // in the worker's hands
+  std::size_t payload_ = 0, taken_payload_ = 0;  // of these
+  std::int64_t readouts_ = 0;                    // acquisitions in the queue
+  Memory::Share share_;                          // of bytes_
   const std::size_t bound_;
   bool told_plenty_ = false;
   bool gives_back_ = false;  // somebody waits for it to be empty

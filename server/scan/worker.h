@@ -75,6 +75,7 @@ class Worker {
   bool has_plenty() { return inbox_.plenty(); }  ///< see Inbox
   bool full(bool give_back = false) { return inbox_.full(give_back); }
   std::size_t queued_bytes() const { return inbox_.bytes(); }
+  std::size_t queued_payload_bytes() const { return inbox_.payload_bytes(); }
   /// Stops before the next piece of work, whatever is pushed, until resume(). False, and nothing changes, while there
   /// is something to do.
   bool pause() { return inbox_.pause(); }

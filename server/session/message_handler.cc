@@ -234,8 +234,8 @@ void MessageHandler::check_memory() {
         {"budget",
          fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib", most >> 20)});
   pending_memory_.set(pending);
-  // A small message that waits keeps all that came beside it.
-  const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_bytes();
+  // A small message that waits keeps all that came beside it, its own head too, of which it has a copy.
+  const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_payload_bytes();
   beside_memory_.set(held - std::min(held, counted));
   if (connection_.ending()) return;
   try {

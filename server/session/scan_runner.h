@@ -52,6 +52,7 @@ class ScanRunner {
   /// The scan has enough to do for a moment, in which it is better not to read more.
   bool has_plenty() const { return worker_ && worker_->has_plenty(); }
   std::size_t queued_bytes() const { return worker_ ? worker_->queued_bytes() : 0; }  ///< that wait for the pipeline
+  std::size_t queued_payload_bytes() const { return worker_ ? worker_->queued_payload_bytes() : 0; }  ///< of these
   /// Ends the session if the scan has failed and is not on trial. Goes on with a scan that has regained its place.
   void check();
 

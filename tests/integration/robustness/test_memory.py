@@ -200,3 +200,38 @@ def test_what_is_known_of_frames_that_gadgets_hold_is_within_the_budget(make_ser
         reader.join()
     assert vitals.peak() < (256 + SLACK) * MIB, vitals.peak() / MIB
     assert "budget: " in "".join(wire.parse(replies[0]).errors()), "the test sends more than the budget holds"
+
+
+def test_what_waits_for_slow_scans_is_within_the_budget(make_server):
+    """Readouts of one sample, which come faster than their windows become images: heads are most of what waits."""
+    server, vitals = make_server(512, "--queue-mib", "64")
+    xml = scans.header_xml("radial", (32, 32, 1), readouts=32)
+    start = wire.config_file("radial_realtime") + wire.header(xml)
+    chunk = 1000 * wire.acquisition(np.ones((1, 1), np.complex64), np.full((1, 2), 0.1, np.float32))
+
+    def flood(number):
+        with from_address(server, f"127.0.0.{2 + number % 4}", [start]) as connection:
+            connections.append(connection)
+            try:
+                while not over.is_set():
+                    connection.sendall(chunk)
+            except OSError:  # the server ended the scan
+                over.set()
+
+    def spent():
+        return over.is_set() or metrics(server)["echotrain_memory_taken_bytes"] > 490 * MIB
+
+    over, connections = threading.Event(), []
+    floods = [threading.Thread(target=flood, args=(number,)) for number in range(24)]
+    for each in floods:
+        each.start()
+    wait_until(spent, 120, "the budget to be spent")
+    peak = vitals.peak()
+    over.set()
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
+            connection.shutdown(socket.SHUT_RDWR)  # ends its thread's sendall()
+    for each in floods:
+        each.join()
+    assert peak < (512 + SLACK) * MIB, peak / MIB

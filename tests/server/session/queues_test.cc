@@ -62,6 +62,22 @@ TEST(Inbox, SaysHowManyReadoutsWaitBehindWhatItHasGiven) {
   EXPECT_EQ(inbox.waiting(), 1) << "what has come since, too";
 }
 
+/// Heads are copies: what came, and they, are two things to pay for.
+TEST(Inbox, SaysWhatOfItLiesInTheMemoryThatItCameIn) {
+  Inbox inbox(1 << 30, [] {});
+  const std::size_t own = 3 * sizeof(protocol::Acquisition) + sizeof(protocol::Image);
+  inbox.push(readouts(3, 100));
+  inbox.push(image(10));
+  EXPECT_EQ(inbox.payload_bytes(), 310U);
+  EXPECT_EQ(inbox.bytes(), 310 + own);
+  inbox.take();
+  EXPECT_EQ(inbox.payload_bytes(), 310U) << "the worker has it";
+  inbox.take();
+  EXPECT_EQ(inbox.payload_bytes(), 10U);
+  inbox.cancel();
+  EXPECT_EQ(inbox.payload_bytes(), 10U);
+}
+
 TEST(Inbox, LeavesTheScanWhatWasReservedForIt) {
   const auto budget = std::make_shared<numerics::MemoryBudget>(200000);
   const auto account = std::make_shared<numerics::MemoryAccount>(budget);
