@@ -81,7 +81,7 @@ void SideImages::want(const std::string& role, const std::string& file) {
 }
 
 bool SideImages::take(const protocol::Image& image) {
-  return take(image, protocol::meta_value(image.attributes, "role"));
+  return !files_.empty() && take(image, protocol::meta_value(image.attributes, "role"));
 }
 
 bool SideImages::take(const protocol::Image& image, const std::string& role) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/shared/incoming/meta_notes.h"
+
 namespace echotrain {
 namespace {
 
@@ -268,6 +271,9 @@ void ImageOutput::give(const CoilImages& images, const Kind& kind, const Emit<Im
       scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
   convert(images, kind, out);
+  // Copies of the notes, their values and the text, which grows.
+  numerics::MemoryShare work(scan_->compute.account());
+  work.grow_to(4 * bytes_of(frame.notes));
   out.message.attributes = meta_.text(frame, head, kind.component == Component::phase ? 1 : options_.scale);
   head.attribute_string_len = static_cast<std::uint32_t>(out.message.attributes.size());
   out.message.head = head;

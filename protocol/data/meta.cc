@@ -1,5 +1,6 @@
 #include "protocol/data/meta.h"
 
+#include <algorithm>
 #include <pugixml.hpp>
 
 namespace echotrain::protocol {
@@ -41,14 +42,28 @@ std::string meta_text(const std::map<std::string, std::vector<std::string>>& val
 
 std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes) {
   std::vector<std::pair<std::string, std::string>> values;
+  for_each_meta(attributes, [&](std::string_view name, std::string_view value) { values.emplace_back(name, value); });
+  return values;
+}
+
+void for_each_meta(const std::string& attributes,
+                   const std::function<void(std::string_view name, std::string_view value)>& take) {
   pugi::xml_document document;
-  if (!document.load_buffer(attributes.data(), attributes.size())) return values;
+  if (!document.load_buffer(attributes.data(), attributes.size())) return;
   for (const pugi::xml_node meta : document.child("ismrmrdMeta").children("meta")) {
     const std::string_view name = meta.child_value("name");  // looked for once: it may stand after many values
     if (name.size() > kLongestMetaName) continue;
-    for (const pugi::xml_node value : meta.children("value")) values.emplace_back(name, value.child_value());
+    for (const pugi::xml_node value : meta.children("value")) take(name, value.child_value());
   }
-  return values;
+}
+
+std::uint64_t bytes_to_read_meta(std::string_view attributes) {
+  // pugixml's, of eight and five pointers. A tag begins at most an element and a text after it.
+  constexpr std::uint64_t kNode = 64, kAttribute = 40, kFirstPage = 32 << 10;
+  const auto count = [&](char c) {
+    return static_cast<std::uint64_t>(std::count(attributes.begin(), attributes.end(), c));
+  };
+  return kFirstPage + attributes.size() + 2 * kNode * count('<') + kAttribute * count('=');
 }
 
 std::string meta_value(const std::string& attributes, std::string_view name) {

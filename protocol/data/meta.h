@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,6 +16,11 @@ namespace echotrain::protocol {
 inline constexpr std::size_t kLongestMetaName = 128;
 /// Names and values in order, one entry per value. Empty for text that is not ismrmrdMeta XML.
 std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes);
+/// The same, one after another, without keeping them.
+void for_each_meta(const std::string& attributes,
+                   const std::function<void(std::string_view name, std::string_view value)>& take);
+/// Memory that for_each_meta() takes at most [bytes]: a parser's tree is many times the text.
+std::uint64_t bytes_to_read_meta(std::string_view attributes);
 /// The first value of `name`, or empty.
 std::string meta_value(const std::string& attributes, std::string_view name);
 /// The document of these names and their values, which may hold any characters; what follows a NUL is left out. The

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <utility>
+#include <vector>
 
 #include "protocol/data/layout.h"
 #include "protocol/data/text.h"
@@ -91,7 +92,10 @@ Result<Message> decode_image(Bytes body, const Owner& owner) {
   image.attributes = attributes;
   // The length inside the struct is informative only, and some peers' lengths disagree.
   image.head.attribute_string_len = static_cast<std::uint32_t>(attributes.size());
-  image.pixels = payload(body.subspan(kImageHeadBytes + kAttributeLengthBytes + length), owner);
+  const std::span<const std::byte> pixels = body.subspan(kImageHeadBytes + kAttributeLengthBytes + length);
+  // Attributes are copied: few pixels would keep the memory that long ones came in, too.
+  image.pixels =
+      pixels.size() < length ? Payload::take(std::vector(pixels.begin(), pixels.end())) : payload(pixels, owner);
   return Message{std::move(image)};
 }
 

@@ -15,6 +15,7 @@
 #include "gadgets/numerics/cuda/receive_memory.h"
 #include "gadgets/numerics/team/team.h"
 #include "gadgets/shared/scan_port.h"
+#include "protocol/data/meta.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/wire/codec.h"
 #include "protocol/wire/slab_pool.h"
@@ -311,6 +312,9 @@ std::size_t Worker::expand(protocol::Acquisition& readout) {
 void Worker::process(Pipeline& pipeline, protocol::Image&& image) {
   tolerate_version(image.head.version);
   ++counts_.images_in;
+  // Attributes are read several times, each time as a tree, by as many scans as there are.
+  numerics::MemoryShare reading(account_);
+  if (!image.attributes.empty()) reading.grow_to(protocol::bytes_to_read_meta(image.attributes));
   if (const auto reason = protocol::check_attributes(image, limits_)) {
     image.attributes.clear();
     image.head.attribute_string_len = 0;

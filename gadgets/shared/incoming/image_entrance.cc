@@ -21,14 +21,6 @@ namespace {
 using numerics::PixelType;
 
 constexpr std::uint64_t kUncounted = 512;  // bytes of attributes and notes, which the frame's share pays
-constexpr std::uint64_t kNodeOfNote = 112;
-
-/// What the text of attributes takes, and the notes made of it.
-std::uint64_t bytes_of(const std::string& attributes, const std::map<std::string, std::string>& notes) {
-  std::uint64_t bytes = attributes.size();
-  for (const auto& [name, value] : notes) bytes += name.size() + value.size() + kNodeOfNote;
-  return bytes;
-}
 
 /// What the limits of steps 1 and 2 say of k-space, as Frame::acquired has it; nothing where they do not.
 std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encoding) {
@@ -138,7 +130,7 @@ CoilImages ImageEntrance::take(protocol::Image&& image) {
   frame->notes = notes_of(image.attributes);
   image.pixels = {};
   // Gadgets hold frames back, whose attributes may be long: they count as much of the session's memory as they take.
-  if (const std::uint64_t held = bytes_of(image.attributes, frame->notes); held > kUncounted)
+  if (const std::uint64_t held = image.attributes.size() + bytes_of(frame->notes); held > kUncounted)
     image.pixels.owner = compute.allocate_host<std::byte>({static_cast<std::int64_t>(held)}).memory();
   frame->source = std::make_shared<protocol::Image>(std::move(image));
   out.frame = frame;

@@ -31,12 +31,19 @@ std::vector<std::string> values_of(const std::string& note) {
 
 std::map<std::string, std::string> notes_of(const std::string& attributes) {
   std::map<std::string, std::string> notes;
-  for (const auto& [name, value] : protocol::meta_values(attributes)) {
-    if (name.empty() || name.starts_with("echotrain_")) continue;
-    const auto [note, first] = notes.try_emplace(name, value);
-    if (!first) note->second += kBetween + value;
-  }
+  protocol::for_each_meta(attributes, [&](std::string_view name, std::string_view value) {
+    if (name.empty() || name.starts_with("echotrain_")) return;
+    const auto [note, first] = notes.try_emplace(std::string(name), value);
+    if (!first) (note->second += kBetween) += value;
+  });
   return notes;
+}
+
+std::uint64_t bytes_of(const std::map<std::string, std::string>& notes) {
+  constexpr std::uint64_t kNode = 112;
+  std::uint64_t bytes = 0;
+  for (const auto& [name, value] : notes) bytes += name.size() + value.size() + kNode;
+  return bytes;
 }
 
 void set_window(Frame& frame, double center, double width) {

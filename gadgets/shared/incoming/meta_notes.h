@@ -1,6 +1,7 @@
 // Meta attributes of images in the notes of their frames (Frame::notes), from which the gadget `image` writes them.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ std::vector<std::string> values_of(const std::string& note);
 /// An image's attributes as notes. Those that begin with "echotrain_" are left out: they tell of another pass through a
 /// server. Empty for text that is no ismrmrdMeta document.
 std::map<std::string, std::string> notes_of(const std::string& attributes);
+
+/// What notes take [bytes].
+std::uint64_t bytes_of(const std::map<std::string, std::string>& notes);
 
 /// Says which values a viewer is to show. An inherited IceMiniHead, which says so of the values as they were, goes.
 void set_window(Frame& frame, double center, double width);

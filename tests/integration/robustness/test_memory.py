@@ -202,6 +202,43 @@ def test_what_is_known_of_frames_that_gadgets_hold_is_within_the_budget(make_ser
     assert "budget: " in "".join(wire.parse(replies[0]).errors()), "the test sends more than the budget holds"
 
 
+def test_many_attributes_are_read_within_the_budget(make_server):
+    """Forty clients at a time send images with 20,000 attributes each, of which images_display holds all."""
+    server, vitals = make_server(512, "--queue-mib", "64")
+    metas = b"".join(b"<meta><name>a%d</name><value>b</value></meta>" % number for number in range(20_000))
+    attributes = b"<ismrmrdMeta>" + metas + b"</ismrmrdMeta>"
+    head = np.zeros((), wire.IMAGE_HEAD)
+    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, 1, 1
+    head["field_of_view"], head["image_type"], head["attribute_string_len"] = 1, 1, len(attributes)
+    start = wire.config_file("images_display") + cartesian_header((1, 1, 1))
+
+    def send(number):
+        replies = []
+        with from_address(server, f"127.0.0.{2 + number % 3}", [start]) as client:
+            reader = threading.Thread(target=lambda: replies.extend(iter(lambda: receive(client), b"")))
+            reader.start()
+            with contextlib.suppress(OSError):  # the server ends the scan when the budget is spent
+                for slice_number in range(40):
+                    mine = head.copy()
+                    mine["slice"] = slice_number
+                    message = struct.pack("<H", wire.IMAGE) + mine.tobytes() + struct.pack("<Q", len(attributes))
+                    client.sendall(message + attributes + bytes(4))
+                client.shutdown(socket.SHUT_WR)
+            reader.join()
+        return b"".join(replies)
+
+    def receive(client):
+        try:
+            return client.recv(1 << 16)
+        except OSError:
+            return b""
+
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        replies = list(pool.map(send, range(40)))
+    assert vitals.peak() < (512 + SLACK) * MIB, vitals.peak() / MIB
+    assert b"budget" in b"".join(replies), "the test sends more than the budget holds"
+
+
 def test_what_waits_for_slow_scans_is_within_the_budget(make_server):
     """Readouts of one sample, which come faster than their windows become images: heads are most of what waits."""
     server, vitals = make_server(512, "--queue-mib", "64")
