@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <ismrmrd/meta.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <pugixml.hpp>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -62,6 +65,46 @@ TEST(MetaTest, LongNamesAreLeftOut) {
   const std::string longest(kLongestMetaName, 'n');
   EXPECT_EQ(meta_values(meta_text({{longest, {"1"}}, {longest + "n", {"2"}}})),
             (std::vector<std::pair<std::string, std::string>>{{longest, "1"}}));
+}
+
+/// What pugixml takes of the allocator, and the most at a time.
+std::size_t tree_bytes = 0, most_tree_bytes = 0;
+
+void* take_counted(std::size_t bytes) {
+  auto* const begin = static_cast<std::size_t*>(std::malloc(bytes + 16));
+  if (begin == nullptr) return nullptr;
+  *begin = bytes;
+  tree_bytes += bytes;
+  most_tree_bytes = std::max(most_tree_bytes, tree_bytes);
+  return begin + 2;
+}
+
+void give_counted(void* memory) {
+  if (memory == nullptr) return;
+  auto* const begin = static_cast<std::size_t*>(memory) - 2;
+  tree_bytes -= *begin;
+  std::free(begin);
+}
+
+TEST(MetaTest, WhatReadingTakesIsTold) {
+  const auto many = [](const std::string& part) {
+    std::string text = "<ismrmrdMeta>";
+    for (int i = 0; i < 20000; ++i) text += part;
+    return text + "</ismrmrdMeta>";
+  };
+  const auto take = pugi::get_memory_allocation_function();
+  const auto give = pugi::get_memory_deallocation_function();
+  for (const std::string part : {"<meta><name>a</name><value>b</value></meta>", "<value/>x", "<a b='' c='' d=''/>"}) {
+    const std::string text = many(part);
+    pugi::set_memory_management_functions(take_counted, give_counted);
+    most_tree_bytes = 0;
+    for_each_meta(text, [](std::string_view, std::string_view) {});
+    pugi::set_memory_management_functions(take, give);
+    EXPECT_EQ(tree_bytes, 0u);
+    EXPECT_GT(most_tree_bytes, text.size()) << part;
+    EXPECT_LE(most_tree_bytes, bytes_to_read_meta(text)) << part;
+    EXPECT_GE(4 * most_tree_bytes, bytes_to_read_meta(text)) << part << ": others' scans would be refused";
+  }
 }
 
 }  // namespace

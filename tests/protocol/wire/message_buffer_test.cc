@@ -271,6 +271,33 @@ TEST(MessageBuffer, MessagesOutliveTheBufferAndSlabsAreUsedAgain) {
   }
 }
 
+TEST(MessageBuffer, FewPixelsDoNotKeepWhatLongAttributesCameIn) {
+  for (const std::size_t length : {1000, 10}) {
+    Image image;
+    image.head.version = image.head.channels = 1;
+    image.head.data_type = 5;
+    image.head.matrix_size[0] = 10;
+    image.head.matrix_size[1] = image.head.matrix_size[2] = 1;
+    image.attributes = std::string(length, 'a');
+    image.pixels = Payload::take(std::vector<float>(10, 7));
+    Buffer bytes;
+    encode(image, bytes);
+    MessageBuffer buffer(Limits{}, 4096);
+    const auto room = buffer.prepare();
+    ASSERT_GE(room.size(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), room.begin());
+    buffer.commit(bytes.size());
+    const auto message = buffer.next();
+    ASSERT_TRUE(message && *message);
+    const auto& got = std::get<Image>(**message);
+    EXPECT_TRUE(std::equal(got.pixels.bytes.begin(), got.pixels.bytes.end(), image.pixels.bytes.begin(),
+                           image.pixels.bytes.end()));
+    const std::byte* const at = got.pixels.bytes.data();
+    const bool in_slab = at >= room.data() && at < room.data() + room.size();
+    EXPECT_EQ(in_slab, length < image.pixels.bytes.size());
+  }
+}
+
 TEST(MessageBuffer, MessagesMayBeLetGoOnAnotherThread) {
   const Buffer readout = acquisition_bytes(16, 2, 0);
   MessageBuffer buffer(Limits{}, 4 * readout.size());
