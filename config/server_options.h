@@ -117,7 +117,7 @@ struct ServerOptions {
   std::int64_t device_scans = 0;
   std::int64_t device_memory_mib = 0;
   std::int64_t cpu_scans = 0;
-  bool address_turns = false;
+  bool address_turns = true;
   bool latency = false;
   bool warm_up = true;
   std::int64_t max_waiting = 32;

@@ -6,11 +6,12 @@
 namespace echotrain::server {
 
 /// The calling thread moves the sessions' bytes: it has little to do, and all scans wait for it, so it goes before
-/// those that compute (5 steps of nice(2)). Without effect where the system does not let it (RLIMIT_NICE, LimitNICE= of
-/// a unit). Threads that it starts inherit that.
+/// those that compute (5 steps of nice(2), where the system lets it: RLIMIT_NICE, LimitNICE= of a unit), and takes
+/// their core when it wakes (Linux from 6.12 on). Threads that it starts inherit both.
 void go_first();
 
-/// The calling thread computes, whoever has started it; `yields` steps after others that do.
+/// The calling thread computes, whoever has started it; `yields` steps after others that do. It leaves its core to
+/// others that wake, and to threads that compute and yield to nobody if it yields.
 void go_after(int yields);
 
 /// The calling thread, for the other function.

@@ -2,8 +2,9 @@
 // tests/support/hostile knows, on the same machine: how long after their last readout they come, beside the same scan
 // on a server that has nothing else to do.
 //
-//   bench_attacked [--rounds 5] [--images 300] [--clients 20] [--attacks NAME,NAME...]
+//   bench_attacked [--rounds 5] [--images 300] [--clients 20] [--attacks NAME,NAME...] [--elsewhere 1]
 //
+// With --elsewhere 1 they attack another server on this machine: what comes of the cores that they and it take alone.
 // Attackers run at nice 19: those of a network would take no core of this machine. The table has each round, and the
 // medians; it ends with 1 when a scan was lost or the ratio of the medians of p99 is above 3.
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -35,6 +37,7 @@ const ScanShape kScan{
 
 struct Options {
   int rounds = 5, images = 300;
+  bool elsewhere = false;
   std::string clients = "20", attacks;
 };
 
@@ -80,8 +83,8 @@ Round measured(std::uint16_t port, const EncodedScan& scan, int images) {
   return {quantile(ms, 0.5), quantile(ms, 0.99)};
 }
 
-Round attacked(std::uint16_t port, const EncodedScan& scan, const Options& options) {
-  const Attackers one(port, "127.0.0.2", options), other(port, "127.0.0.3", options);
+Round attacked(std::uint16_t port, std::uint16_t attacked_port, const EncodedScan& scan, const Options& options) {
+  const Attackers one(attacked_port, "127.0.0.2", options), other(attacked_port, "127.0.0.3", options);
   ::sleep(2);
   const Round round = measured(port, scan, options.images);
   if (!one.alive() || !other.alive()) throw std::runtime_error("hostile_clients ended early: is it built?");
@@ -94,12 +97,15 @@ int run(const Options& options) {
   int lost = 0;
   fmt::print("{:>6} {:>12} {:>12} {:>14} {:>14}\n", "round", "quiet p50", "quiet p99", "attacked p50", "attacked p99");
   for (int i = 0; i < options.rounds; ++i) {
-    const ServerProcess server("cpu", {"--memory-mib", "1024"});
+    const std::vector<std::string> arguments{"--memory-mib", "1024"};
+    const ServerProcess server("cpu", arguments);
+    std::optional<ServerProcess> other;
+    if (options.elsewhere) other.emplace("cpu", arguments);
     measured(server.port(), scan, 20);
     const Round quiet = measured(server.port(), scan, options.images);
     quiet_p99.push_back(quiet.p99_ms);
     try {
-      const Round round = attacked(server.port(), scan, options);
+      const Round round = attacked(server.port(), other ? other->port() : server.port(), scan, options);
       attacked_p99.push_back(round.p99_ms);
       fmt::print("{:>6} {:>9.2f} ms {:>9.2f} ms {:>11.2f} ms {:>11.2f} ms\n", i + 1, quiet.median_ms, quiet.p99_ms,
                  round.median_ms, round.p99_ms);
@@ -126,6 +132,7 @@ int main(int count, char** words) try {
     if (name == "--images") options.images = std::stoi(value);
     if (name == "--clients") options.clients = value;
     if (name == "--attacks") options.attacks = value;
+    if (name == "--elsewhere") options.elsewhere = value == "1";
   }
   return echotrain::bench::run(options);
 } catch (const std::exception& error) {

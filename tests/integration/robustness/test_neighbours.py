@@ -16,7 +16,7 @@ MATRIX, CLIENTS, SECONDS = 32, 20, 8
 MEMORY_MIB, SLACK_MIB = 1024, 256
 
 
-@pytest.fixture(params=[(), ("--address-turns", "true")], ids=["freely", "by_turns"])
+@pytest.fixture(params=[("--address-turns", "false"), ()], ids=["freely", "by_turns"])
 def server(tmp_path, request):
     environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
     options = ("--backend", "cpu", "--memory-mib", MEMORY_MIB, "--log-level", "warning", "--shutdown-timeout-s", 5)

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <thread>
 
@@ -37,6 +41,32 @@ TEST(Priority, ThreadsThatComputeGoAfterThoseThatMoveBytes) {
     EXPECT_EQ(nice_now(), first);
   }).join();
   EXPECT_EQ(nice_now(), process);
+}
+
+/// The calling thread's slice [ns] as sched_getattr(2) tells it; 0 where the kernel has none of threads (before 6.12).
+std::uint64_t slice_now() {
+  constexpr std::size_t kRuntime = 3;  // after size and policy, flags, nice and priority
+  std::array<std::uint64_t, 7> attributes{};
+  return ::syscall(SYS_sched_getattr, 0, attributes.data(), sizeof attributes, 0) == 0 ? attributes.at(kRuntime) : 0;
+}
+
+/// Whoever has the shorter slice takes the other's core.
+TEST(Priority, WhoWakesTakesTheCoreOfThoseThatCompute) {
+  std::jthread([] {
+    const std::uint64_t of_kernel = slice_now();
+    if (of_kernel == 0) GTEST_SKIP() << "this kernel gives threads no slices of their own";
+    go_first();
+    const std::uint64_t moves_bytes = slice_now();
+    EXPECT_LT(moves_bytes, of_kernel);
+    std::jthread([&] {
+      EXPECT_EQ(slice_now(), moves_bytes) << "of the thread that started it";
+      go_after(0);
+      const std::uint64_t computes = slice_now();
+      EXPECT_GT(computes, of_kernel);
+      go_after(3);
+      EXPECT_GT(slice_now(), computes);
+    }).join();
+  }).join();
 }
 
 void run_on(int core) {
