@@ -64,7 +64,7 @@ class PlainTransport : public Transport {
   const char* name() const override { return "plain"; }
   bool authenticated() const override { return authenticated_; }
 
-  asio::awaitable<void> open(error_code&, std::string&) override { co_return; }
+  asio::awaitable<void> open(const DoBeside&, error_code&, std::string&) override { co_return; }
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
     error = {};

@@ -32,9 +32,11 @@ class Transport {
   /// has none, the first of its other names ("DNS:mr1", "URI:...", "email:...", "IP Address:..."). Empty without one.
   virtual std::string subject() const { return ""; }
 
-  /// Does the TLS handshake, where there is one, before the first byte. `why` gets the text of an error that has one;
-  /// without an error, why the peer may have nothing but that text.
-  virtual asio::awaitable<void> open(error_code& error, std::string& why) = 0;
+  /// Has work done on another thread. False: it was not done, as the connection is lost.
+  using DoBeside = std::function<asio::awaitable<bool>(std::function<void()> work)>;
+  /// Does the TLS handshake, where there is one, before the first byte: what it computes, beside. `why` gets the text
+  /// of an error that has one; without an error, why the peer may have nothing but that text.
+  virtual asio::awaitable<void> open(const DoBeside& beside, error_code& error, std::string& why) = 0;
   /// Waits for bytes and reads as many as there are, 1 to room.size().
   virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) = 0;
   /// Writes everything. `progress` hears now and then, and at the end, how many bytes have been written.

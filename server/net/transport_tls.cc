@@ -6,10 +6,13 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <fstream>
+#include <functional>
 #include <new>
 #include <span>
 #include <stdexcept>
@@ -92,8 +95,8 @@ class TlsTransport : public Transport {
   bool authenticated() const override { return authenticated_; }
   std::string subject() const override { return subject_; }
 
-  asio::awaitable<void> open(error_code& error, std::string& why) override {
-    co_await retry([this] { return SSL_do_handshake(ssl_.get()); }, error);
+  asio::awaitable<void> open(const DoBeside& beside, error_code& error, std::string& why) override {
+    co_await shake_hands(beside, error);
     why = std::move(why_);
     if (!why.empty()) co_await drain();
     X509* const certificate = error ? nullptr : SSL_get0_peer_certificate(ssl_.get());  // OpenSSL has verified it
@@ -166,41 +169,87 @@ class TlsTransport : public Transport {
   bool holds_input() const override { return SSL_has_pending(ssl_.get()) == 1; }
 
  private:
+  /// What a call of OpenSSL's came to.
+  struct Outcome {
+    int reason = SSL_ERROR_NONE;
+    int system = 0;         // errno
+    std::string failure{};  // its text, from the queue of the thread that has called
+  };
+  template <class Call>
+  Outcome call_once(Call call) {
+    ERR_clear_error();
+    errno = 0;
+    const int result = call();
+    if (result > 0) return {};
+    const int system = errno, reason = SSL_get_error(ssl_.get(), result);
+    return {reason, system, reason == SSL_ERROR_SSL ? take_error() : ""};
+  }
+
+  /// Waits for the socket where the call has to be made again.
+  asio::awaitable<void> settle(const Outcome& outcome, error_code& error) {
+    switch (outcome.reason) {
+      case SSL_ERROR_WANT_READ:
+        co_await socket_.async_wait(StreamSocket::wait_read, redirect_error(use_awaitable, error));
+        break;
+      case SSL_ERROR_WANT_WRITE:
+        co_await socket_.async_wait(StreamSocket::wait_write, redirect_error(use_awaitable, error));
+        break;
+      case SSL_ERROR_ZERO_RETURN:
+        error = asio::error::eof;
+        break;
+      case SSL_ERROR_SYSCALL:
+        error = outcome.system != 0 ? error_code(outcome.system, boost::system::system_category())
+                                    : error_code(asio::error::eof);
+        break;
+      default:
+        why_ = outcome.failure;
+        error = asio::error::connection_reset;
+        // OpenSSL 3 reports a connection that ends without close_notify as an error of its own. CLOSE tells whether a
+        // scan is whole, so it counts as an end like that of a plain connection.
+        if (why_.find("unexpected eof") != std::string::npos) error = asio::error::eof;
+    }
+  }
+
   /// Calls a function of OpenSSL until it has succeeded or failed, and waits for the socket in between.
   template <class Call>
   asio::awaitable<void> retry(Call call, error_code& error) {
-    for (;;) {
+    while (!error) {
       if (!socket_.is_open()) {
         error = asio::error::operation_aborted;
         co_return;
       }
-      ERR_clear_error();
-      errno = 0;
-      const int result = call();
-      if (result > 0) co_return;
-      const int system = errno;
-      switch (SSL_get_error(ssl_.get(), result)) {
-        case SSL_ERROR_WANT_READ:
-          co_await socket_.async_wait(StreamSocket::wait_read, redirect_error(use_awaitable, error));
-          break;
-        case SSL_ERROR_WANT_WRITE:
-          co_await socket_.async_wait(StreamSocket::wait_write, redirect_error(use_awaitable, error));
-          break;
-        case SSL_ERROR_ZERO_RETURN:
-          error = asio::error::eof;
-          break;
-        case SSL_ERROR_SYSCALL:
-          error = system != 0 ? error_code(system, boost::system::system_category()) : error_code(asio::error::eof);
-          break;
-        default:
-          why_ = take_error();
-          error = asio::error::connection_reset;
-          // OpenSSL 3 reports a connection that ends without close_notify as an error of its own. CLOSE tells whether a
-          // scan is whole, so it counts as an end like that of a plain connection.
-          if (why_.find("unexpected eof") != std::string::npos) error = asio::error::eof;
-      }
-      if (error) co_return;
+      const Outcome outcome = call_once(call);
+      if (outcome.reason == SSL_ERROR_NONE) co_return;
+      co_await settle(outcome, error);
     }
+  }
+
+  // Each step after the client's first message computes signatures, for whoever connects.
+  asio::awaitable<void> shake_hands(const DoBeside& beside, error_code& error) {
+    co_await socket_.async_wait(StreamSocket::wait_read, redirect_error(use_awaitable, error));
+    bool begun = false;
+    while (!error) {
+      Outcome outcome;
+      const std::function<void()> step = [&] {
+        if (begun || !is_hung_up())
+          outcome = call_once([this] { return SSL_do_handshake(ssl_.get()); });
+        else
+          outcome = {SSL_ERROR_SYSCALL, ECONNRESET};  // nobody is left to answer to
+      };
+      {
+        const Lent lent(*this);
+        if (!co_await beside(step) || !is_open()) error = asio::error::operation_aborted;
+      }
+      begun = true;
+      if (error || outcome.reason == SSL_ERROR_NONE) co_return;
+      co_await settle(outcome, error);
+    }
+  }
+
+  /// Whether the peer sends no more, whatever of it is still to read.
+  bool is_hung_up() {
+    pollfd state{socket_.native_handle(), POLLRDHUP, 0};
+    return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   }
 
   // Reads on until the peer has seen why it was turned away: closing with unread bytes would reset the connection, and

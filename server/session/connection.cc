@@ -5,6 +5,7 @@
 #include <chrono>
 #include <new>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "protocol/data/text.h"
@@ -32,6 +33,16 @@ bool may_quote_client(const std::string& code) {
     if (code == each) return true;
   return false;
 }
+
+/// A job's work uses what lies in the coroutine that waits for it: an exception there, or the end of all coroutines,
+/// takes it out of the line, or waits until it is done.
+struct EndsJob {
+  FairQueue::Job& job;
+  ~EndsJob() {
+    if (job.cancel()) return;
+    while (!job.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
 
 }  // namespace
 
@@ -63,6 +74,18 @@ asio::awaitable<void> Connection::wait_to_look(Clock::duration most) {
     if (!cancelled) wake();
   });
   co_await wait();
+}
+
+asio::awaitable<bool> Connection::do_beside(FairQueue& queue, std::function<void()> work,
+                                            std::function<bool()> is_over) {
+  const auto job = queue.add(address, std::move(work), waker());
+  const EndsJob ends{*job};
+  while (!job->done()) {
+    if (is_over() && job->cancel()) co_return false;
+    if (!job->done()) co_await wait_to_look();
+  }
+  job->rethrow();
+  co_return true;
 }
 
 void Connection::fail(protocol::Error reason) {

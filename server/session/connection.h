@@ -47,6 +47,9 @@ class Connection {
   /// The same for the few milliseconds after which a connection that is not read from is to be looked at again: only
   /// Transport::is_reset() notices that its peer is gone.
   asio::awaitable<void> wait_to_look(Clock::duration most = std::chrono::milliseconds(50));
+  /// Waits until `work` has been done on a thread of `queue`, by turns of addresses. False: it has not, as `is_over`,
+  /// which is asked meanwhile, was true.
+  asio::awaitable<bool> do_beside(FairQueue& queue, std::function<void()> work, std::function<bool()> is_over);
   /// Wakes all coroutines of the session, which look at what has changed.
   void notify() { changed_->notify(); }
   /// A function that calls notify() on the strand. Any thread may call it, also after the connection has been

@@ -70,7 +70,7 @@ struct Environment {
   std::shared_ptr<Canary> canary = std::make_shared<Canary>(readiness);  ///< tries GPUs on which scans fail
   std::shared_ptr<StuckScans> stuck;                                     ///< whose threads do not come back
   std::shared_ptr<LogBounds> log_bounds = std::make_shared<LogBounds>();
-  /// Read clients' texts, while sessions go on: those that take long, and those that take a few ms.
+  /// Read clients' texts, while sessions go on: those that take long, and those of a few ms (TLS handshakes too).
   std::shared_ptr<FairQueue> long_texts = std::make_shared<FairQueue>(text_threads());
   std::shared_ptr<FairQueue> short_texts = std::make_shared<FairQueue>(2);
   /// Before the contexts of the sessions that have asked end.

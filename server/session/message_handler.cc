@@ -6,7 +6,6 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <functional>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -35,16 +34,6 @@ bool may_be_secret(const std::string& text) {
   return std::search(text.begin(), text.end(), kWord.begin(), kWord.end(),
                      [](char a, char b) { return (a | 0x20) == b; }) != text.end();
 }
-
-/// A job's work uses what lies in the coroutine that waits for it: an exception there, or the end of all coroutines,
-/// takes it out of the line, or waits until it is done.
-struct EndsJob {
-  FairQueue::Job& job;
-  ~EndsJob() {
-    if (job.cancel()) return;
-    while (!job.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-};
 
 }  // namespace
 
@@ -183,23 +172,19 @@ asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work, bool
   turn_.reset();
   const Environment& environment = connection_.environment;
   FairQueue& queue = quick ? *environment.short_texts : *environment.long_texts;
-  const auto job = queue.add(connection_.address, std::move(work), connection_.waker());
-  const EndsJob ends{*job};
   // A scan's data may be in the spill: the end of what the socket brings is not their end.
   const bool has_data = dialogue_.state() == Dialogue::State::data;
   const bool may_end = !has_data && !answers;  // who has asked may have said all, and reads the answer
-  while (!job->done()) {
+  const std::function<bool()> is_over = [this, may_end] {
     if (connection_.transport->is_reset()) {
       connection_.lose("the connection was reset while a text of its client was waiting to be read");
     } else if (may_end && buffer_.pending_bytes() == 0 && connection_.transport->has_ended() && !connection_.ending()) {
       connection_.end.broken_off = true;
       connection_.notify();
     }
-    if (connection_.ending() && job->cancel()) co_return false;
-    if (!job->done()) co_await connection_.wait_to_look();
-  }
-  job->rethrow();
-  co_return !connection_.ending();
+    return connection_.ending();
+  };
+  co_return co_await connection_.do_beside(queue, std::move(work), is_over) && !connection_.ending();
 }
 
 // Who has few messages finds a thread at once, however many others bring more than can be handled: who waits for a turn

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +51,11 @@ asio::awaitable<void> Reader::open() {
   Transport& transport = *connection_.transport;
   error_code error;
   std::string why;
-  co_await transport.open(error, why);
+  const Transport::DoBeside beside = [this](std::function<void()> work) {
+    return connection_.do_beside(*connection_.environment.short_texts, std::move(work),
+                                 [this] { return connection_.end.gone; });
+  };
+  co_await transport.open(beside, error, why);
   connection_.opened = !error;
   const Environment& environment = connection_.environment;
   dialogue_.introduce({connection_.replayed.empty() ? connection_.status->peer : replay_of(connection_.replayed),
