@@ -1,5 +1,5 @@
-// Writes down which kernels a program launches, each once, by their mangled names: CUDA_INJECTION64_PATH=THIS_LIBRARY
-// ECHOTRAIN_LAUNCHES=FILE PROGRAM. By CUPTI's callbacks, of any version that is found when the program starts.
+// Writes down which kernels a program launches, each once, by their mangled names, and at its end how many launches there
+// were: CUDA_INJECTION64_PATH=THIS_LIBRARY ECHOTRAIN_LAUNCHES=FILE PROGRAM. By CUPTI's callbacks, of any version that is found when the program starts.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,8 +22,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE* file;
 static char** seen;
 static size_t count;
+static unsigned long launches;
+
+__attribute__((destructor)) static void note_launches(void) {
+  if (file != NULL) fprintf(file, "launches: %lu\n", launches), fflush(file);
+}
 
 static void note(const char* kernel) {
+  ++launches;
   for (size_t i = 0; i < count; ++i)
     if (strcmp(seen[i], kernel) == 0) return;
   char** more = realloc(seen, (count + 1) * sizeof *seen);
