@@ -11,11 +11,10 @@ faults=${2:-$work/gpu_faults.so}
 [ $# -gt 1 ] || cc -O2 -shared -fPIC -o "$faults" "$here/../support/gpu_faults.c" -ldl -lpthread
 faults=$(realpath "$faults")
 cd "$work"
-export ECHOTRAIN_AUTOTUNE=off
 failed=0
 held() { echo "held: $1"; }
 broke() { echo "BROKE: $1"; failed=1; }
-check() { if eval "$2"; then held "$1"; else broke "$1 ($2)"; fi; }
+check() { if eval "$2"; then held "$1"; else broke "$1 ($2; readiness: $(page /readyz))"; fi; }
 
 # start OPTIONS...: a server of one's own; its port is $port, that of its admin pages $admin.
 start() {
@@ -35,9 +34,9 @@ send() {
   timeout 100 "$bin/echotrain" send "$file" -p "$port" -o "$out" "$@" >"$out.log" 2>&1
 }
 same() { "$bin/echotrain" compare "$1" "$2" --scale none --max-nrmse 0 >/dev/null 2>&1; }
-page() { # the status of an admin page
+page() { # the status of an admin page and its last line
   { exec 9<>"/dev/tcp/127.0.0.1/$admin" && printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' "$1" >&9 &&
-    head -n 1 <&9 | cut -d' ' -f2; } 2>/dev/null || echo gone
+    tr -d '\r' <&9 | sed -n '1s/^[^ ]* \([0-9]*\).*/\1/p; $p' | paste -sd' '; } 2>/dev/null || echo gone
 }
 
 mkdir pipelines
@@ -79,7 +78,8 @@ for _ in $(seq 300); do [ -e full ] && break; sleep 0.1; done
 check "the large scan is refused with the reason" '! send large.h5 out.h5 -c on_cuda && grep -q "resources" out.h5.log'
 grep -h "resources" out.h5.log | head -n 1 | cut -c1-200
 check "a scan that fits has the same bits" 'send small.h5 out.h5 -c on_cuda && same out.h5 right.h5'
-check "the server is ready" '[ "$(page /readyz)" = 200 ]'
+for _ in $(seq 100); do [[ "$(page /readyz)" == 200* ]] && break; sleep 0.1; done # it warms up for 0.8 s
+check "the server is ready" '[[ "$(page /readyz)" == 200* ]]'
 kill $hog && wait $hog 2>/dev/null || true
 check "with memory again the large scan has the same bits" 'send large.h5 out.h5 -c on_cuda && same out.h5 right_large.h5'
 check "and the small one" 'send small.h5 out.h5 -c on_cuda && same out.h5 right.h5'
@@ -116,7 +116,7 @@ status=0
 wait $on_gpu || status=$?
 check "the scan on the GPU fails" '[ $status -ne 0 ]'
 grep -h "resources" gpu.h5.log | head -n 1 | cut -c1-200
-check "the server is not ready" '[ "$(page /readyz)" = 503 ]'
+check "the server is not ready" '[[ "$(page /readyz)" == 503* ]]'
 check "it lives while the scan on the CPU goes on" 'kill -0 $on_cpu && kill -0 $server'
 check "that scan ends well" 'wait $on_cpu && same cpu.h5 right_cpu.h5'
 status=0
