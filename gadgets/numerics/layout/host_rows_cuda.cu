@@ -23,7 +23,7 @@ struct Runs {
 };
 
 /// A block's y is a row, its x a part of it. Rows begin at any byte: a number is put together from the three words that
-/// it lies in. Behind the last one there is memory for one word more.
+/// it lies in, or the two where its row begins at a word: nobody has written behind the last one then.
 __global__ void take_rows_kernel(const std::uint32_t* words, Runs runs, std::uint32_t rows, std::uint32_t numbers,
                                  float2* to) {
   for (std::uint32_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -32,7 +32,7 @@ __global__ void take_rows_kernel(const std::uint32_t* words, Runs runs, std::uin
     const std::uint32_t at = runs.run[r].at + (row - runs.run[r].first) * runs.run[r].stride, shift = 8 * (at % 4);
     const std::uint32_t* from = words + at / 4;
     for (std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < numbers; i += gridDim.x * blockDim.x) {
-      const std::uint32_t a = from[2 * i], b = from[2 * i + 1], c = from[2 * i + 2];
+      const std::uint32_t a = from[2 * i], b = from[2 * i + 1], c = shift == 0 ? 0 : from[2 * i + 2];
       to[static_cast<std::uint64_t>(row) * numbers + i] =
           make_float2(__uint_as_float(__funnelshift_r(a, b, shift)), __uint_as_float(__funnelshift_r(b, c, shift)));
     }
@@ -43,6 +43,15 @@ __global__ void take_rows_kernel(const std::uint32_t* words, Runs runs, std::uin
 bool are_received(Context& context, std::span<const HostRow> rows) {
   const ReceiveMemory& memory = context.resources().get<ReceiveMemory>();
   return std::all_of(rows.begin(), rows.end(), [&](const HostRow& row) { return memory.holds(row.bytes); });
+}
+
+/// Copies bytes to where they are to lie among words, and what of their first and last word is not theirs, which the
+/// kernel shifts out: received memory begins and ends at words, and a byte has the same place in its word on both
+/// sides.
+void copy_words(std::uint32_t* words, std::uint32_t at, const std::byte* from, std::uint32_t bytes,
+                cudaStream_t stream) {
+  const std::uint32_t before = at % 4, whole = (before + bytes + 3) / 4 * 4;
+  check(cudaMemcpyAsync(words + at / 4, from - before, whole, cudaMemcpyHostToDevice, stream), "copying received data");
 }
 
 /// Each owner once, as far as rows of one owner follow each other.
@@ -81,9 +90,7 @@ Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, cons
   Array<cfloat> to = context.allocate<cfloat>(shape);
   const cudaStream_t stream = stream_of(context);
   for (std::size_t i = 0; i < found.size(); ++i)
-    check(cudaMemcpyAsync(reinterpret_cast<std::byte*>(raw.data()) + runs.run[i].at, source(found[i]), length(found[i]),
-                          cudaMemcpyHostToDevice, stream),
-          "copying received data");
+    copy_words(raw.data(), runs.run[i].at, source(found[i]), length(found[i]), stream);
   context.cache<KeptOwners>().add(context, owners_of(rows));
   const dim3 grid(std::min(blocks_for(numbers), 64u), static_cast<unsigned>(std::min<std::int64_t>(shape[0], 65535)));
   take_rows_kernel<<<grid, kThreads, 0, stream>>>(raw.data(), runs, static_cast<std::uint32_t>(shape[0]),
