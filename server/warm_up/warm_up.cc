@@ -78,7 +78,7 @@ void run_scan(const Environment& environment, const Target& target, const Catalo
 /// are kept for the next ones, up to a number.
 void run_transforms(const Environment& environment, const Target& target, std::int64_t length,
                     const std::stop_token& stop) {
-  const auto own = std::make_shared<numerics::Resources>(numerics::ResourceOptions{.threads = 1, .autotune = false});
+  const auto own = std::make_shared<numerics::Resources>(numerics::ResourceOptions{.threads = 1});
   numerics::ContextOptions options;
   options.device = target.device;
   options.memory_budget = WarmUp::kMostMemory;
@@ -165,22 +165,27 @@ std::vector<WarmUp::Step> WarmUp::steps_of(const Environment& environment) {
 
   const std::vector<Place> places = environment.compute->places();
   std::vector<Step> steps, lengths;
-  for (const Place& place : places)
-    if (place.backend == numerics::Backend::cuda)
-      add_device_steps(environment, {place.backend, place.device}, steps, lengths);
-  const auto add_scan = [&](const Wanted& each) {
-    numerics::Backend backend{};
+  const auto backend_of = [&](const Wanted& each) -> std::optional<numerics::Backend> {
     try {
-      backend = choose_backend(*each.spec, environment.options.backend);
+      return choose_backend(*each.spec, environment.options.backend);
     } catch (const numerics::ResourceError&) {
-      return;  // its scans are refused
+      return std::nullopt;  // its scans are refused
     }
+  };
+  const auto on_gpu = [&](const Wanted& each) { return backend_of(each) == numerics::Backend::cuda; };
+  if (std::any_of(first.begin(), first.end(), on_gpu) || std::any_of(others.begin(), others.end(), on_gpu))
+    for (const Place& place : places)
+      if (place.backend == numerics::Backend::cuda)
+        add_device_steps(environment, {place.backend, place.device}, steps, lengths);
+  const auto add_scan = [&](const Wanted& each) {
+    const auto backend = backend_of(each);
+    if (!backend) return;
     const auto plan = environment.catalogue.by_name(each.spec->name);
     for (const Place& place : places) {
-      if (!plan || place.backend != backend) continue;
-      const Target target{backend, place.device};
-      const SmallScanSize size = backend == numerics::Backend::cuda ? kOnGpu : kOnCpu;
-      steps.push_back({fmt::format("{} on {} {}", each.spec->name, numerics::to_string(backend), place.device),
+      if (!plan || place.backend != *backend) continue;
+      const Target target{*backend, place.device};
+      const SmallScanSize size = *backend == numerics::Backend::cuda ? kOnGpu : kOnCpu;
+      steps.push_back({fmt::format("{} on {} {}", each.spec->name, numerics::to_string(*backend), place.device),
                        [&environment, target, plan = *plan, each, size](const std::stop_token& stop) {
                          run_scan(environment, target, plan, small_scan(*each.spec, each.kind, size), stop);
                        }});
