@@ -14,11 +14,6 @@ const OptionTable<ResourceOptions>& resource_option_table() {
       OptionTable<R>()
           .integer("threads", &R::threads, 0, R::kMostThreads, "CPU threads for reconstruction; 0 uses all")
           .variable("ECHOTRAIN_THREADS")
-          .choice_of("autotune", &R::autotune, on_or_off,
-                     "on: a server finds out, while no scan runs, which methods are fastest for the kinds of scans "
-                     "that it had; "
-                     "off: fixed ones, with the same bits on every machine")
-          .variable("ECHOTRAIN_AUTOTUNE")
           .path("cache_folder", &R::cache_folder, "FOLDER",
                 "folder for data worth keeping between runs; empty: $XDG_CACHE_HOME/echotrain or ~/.cache/echotrain")
           .variable("ECHOTRAIN_CACHE_DIR")

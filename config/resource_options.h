@@ -11,7 +11,6 @@ namespace echotrain::config {
 /// Sizes are in MiB (2^20 bytes).
 struct ResourceOptions {
   std::int64_t threads = 0;  ///< CPU threads, up to kMostThreads; 0: all
-  bool autotune = true;
   std::string cache_folder;  ///< empty: the cache folder of the user who runs the program
   std::int64_t plan_cache_mib = 2048;
   std::int64_t operator_cache_mib = 2048;

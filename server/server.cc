@@ -150,7 +150,6 @@ Server::End Server::run() {
   else
     become_ready();
   tidy_later();
-  tuner_progress_.emplace(environment_.idle_tuner->progress());
   if (warm_up_) warm_up_progress_.emplace(warm_up_->progress());
   watch_later();
   // Sessions catch what they throw. An exception outside of them (no memory left for a handler, for example) ends that
@@ -213,7 +212,6 @@ void Server::watch_later() {
   watching_.async_wait([this](const error_code& cancelled) {
     if (cancelled || ended_) return;
     environment_.stuck->look();
-    look_at(tuner_progress_, "the thread that tunes while no scan runs");
     look_at(warm_up_progress_, "the warm-up");
     watch_later();
   });
@@ -260,7 +258,6 @@ void Server::close_down() {
   patience_.async_wait([this](const error_code& cancelled) {
     if (!cancelled) out_of_time();
   });
-  environment_.idle_tuner->stop();
   if (warm_up_) warm_up_->stop();
   warming_.cancel();
   listener_.stop();

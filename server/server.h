@@ -86,7 +86,7 @@ class Server {
   bool ended_ = false;         // on control_
   bool owns_process_ = false;  // set before run()
   /// Of threads that work beside the sessions; none where it hangs, or where nobody is there; on control_.
-  std::optional<numerics::ProgressAge> tuner_progress_, warm_up_progress_;
+  std::optional<numerics::ProgressAge> warm_up_progress_;
   Supervision supervision_;  // on control_
   Listener listener_;
   std::unique_ptr<Port> admin_;  // null: there is none; ends before the listener, which its threads may be asking

@@ -55,8 +55,7 @@ class RankedPipeline {
   bool finished_ = false;
 };
 
-/// Run by all ranks but the first: takes part in scan after scan until it is dismissed. NUFFT plans must not be tuned
-/// to this machine (ResourceOptions::autotune), because all ranks must compute the same bits. Throws any error that
+/// Run by all ranks but the first: takes part in scan after scan until it is dismissed. Throws any error that
 /// ends the scan or keeps this rank from taking part in it: the caller must then tell the other ranks.
 void follow(numerics::Ranks& ranks, const std::shared_ptr<numerics::Resources>& resources);
 

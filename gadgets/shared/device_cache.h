@@ -99,50 +99,6 @@ class DeviceCache : private numerics::DroppableOfClients {
     return {std::move(made), false, ms};
   }
 
-  /// Makes one of the kept objects for which outdated(backend, request, object) is true anew; holders of the old one
-  /// keep it. For a time when no session waits. False: there is none, or there is no memory for it, and the old one is
-  /// dropped unless it is in use. Stopped when `stop` is requested; passes on what make() throws.
-  template <class Outdated>
-  bool renew(const std::shared_ptr<numerics::Resources>& resources, const std::stop_token& stop,
-             const Outdated& outdated) {
-    std::optional<std::pair<Place, Request>> what;
-    const auto old = [&](const Entry& entry) { return outdated(entry.place.first, entry.request, *entry.made); };
-    {
-      const std::scoped_lock lock(mutex_);
-      const auto found = std::find_if(entries_.begin(), entries_.end(), old);
-      if (found == entries_.end()) return false;
-      what.emplace(found->place, found->request);
-    }
-    const Place place = what->first;
-    const Request& request = what->second;
-    const auto same = [&](const Entry& entry) {
-      return entry.place == place && entry.request.same(request) && old(entry);
-    };
-    std::shared_ptr<const Made> made, before;  // the old one is freed without the lock
-    try {
-      numerics::Context own(place.first, resources,
-                            {.device = place.second,
-                             .memory_budget = memory_to_make(place, request),
-                             .stop_token = stop,
-                             .account = std::make_shared<numerics::MemoryAccount>(account_->budget())});
-      made = request.make(own);
-      own.synchronize();
-      own.hand_over(account_);
-    } catch (const numerics::ResourceError&) {
-      made = nullptr;
-    }
-    const std::scoped_lock lock(mutex_);
-    const auto found = std::find_if(entries_.begin(), entries_.end(), same);
-    if (found == entries_.end()) return made != nullptr;  // dropped meanwhile
-    if (made) {
-      before = std::exchange(found->made, std::move(made));
-      make_room();
-      return true;
-    }
-    if (found->made.use_count() == 1) drop(found);
-    return false;
-  }
-
   std::uint64_t bytes() const {
     const std::scoped_lock lock(mutex_);
     return sum();

@@ -100,7 +100,7 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
   const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
   try {
-    shared_plan(likely, likely->encoding, header.receiver_channels.value_or(8), false);
+    shared_plan(likely, likely->encoding, false);
   } catch (const ResourceError&) {  // a guess must not end a scan
   }
 }
@@ -118,14 +118,13 @@ PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> 
 
 /// `count`: the plan is for a frame and counts in the log's numbers.
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
-    const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding, std::int64_t coils, bool count) {
+    const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding, bool count) {
   ScanNumbers& numbers = scan_->numbers;
   auto held = std::find_if(plans_.begin(), plans_.end(),
                            [&](const Held& each) { return each.positions == positions && each.encoding == encoding; });
   bool reused = held != plans_.end();
   if (!reused) {
     PlanCache::Request what = request(positions, encoding);
-    what.coils = coils;
     const PlanCache::Result result = scan_->compute.resources().get<PlanCache>().get(scan_->compute, what);
     reused = result.reused;
     numbers.plan_ms += result.made_ms;
@@ -149,7 +148,7 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::loose_plan(
 }
 
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::plan(const Samples& samples) {
-  return shared_plan(samples.positions, samples.frame->key.encoding, samples.data.shape()[1], true);
+  return shared_plan(samples.positions, samples.frame->key.encoding, true);
 }
 
 Array<cfloat> FrameGridder::make_grid(const numerics::NufftPlan& plan, std::int64_t coils) {

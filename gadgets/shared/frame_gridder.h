@@ -83,7 +83,7 @@ class FrameGridder {
 
   PlanCache::Request request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
   std::shared_ptr<const numerics::NufftPlan> shared_plan(const std::shared_ptr<const SamplePositions>& positions,
-                                                         std::uint16_t encoding, std::int64_t coils, bool count);
+                                                         std::uint16_t encoding, bool count);
   std::shared_ptr<const numerics::NufftPlan> loose_plan(const std::shared_ptr<const SamplePositions>& positions,
                                                         std::uint16_t encoding);
   Array<cfloat> make_grid(const numerics::NufftPlan& plan, std::int64_t coils);

@@ -41,8 +41,8 @@ std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Cont
   work.grow_to(work_bytes(*positions));
   const std::vector<double> coordinates =
       image_coordinates(context.threads(), *positions, voxel_ratio, 0, positions->count());
-  return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image, options,
-                                   coils);
+  return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image,
+                                   options);
 }
 
 std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make_like(numerics::Context& context,

@@ -28,7 +28,6 @@ struct NufftPlanRequest {
   std::array<double, 3> voxel_ratio{1, 1, 1};  ///< coordinates are multiplied by it, x first
   numerics::Shape image;
   numerics::NufftOptions options;
-  std::int64_t coils = 8;  ///< probable number of coils; it does not make another plan
 
   bool same(const NufftPlanRequest& other) const;
   std::uint64_t bytes() const { return positions->bytes(); }

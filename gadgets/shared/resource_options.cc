@@ -8,7 +8,6 @@ numerics::ResourceOptions resource_options(const config::ResourceOptions& from) 
   const auto bytes = [](std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; };
   numerics::ResourceOptions to;
   to.threads = static_cast<int>(from.threads);
-  to.autotune = from.autotune;
   if (from.cache_folder.empty())
     to.cache_folder = numerics::user_cache_folder();
   else

@@ -97,7 +97,7 @@ StoltMigration::Remap StoltMigration::make(const EchoGeometry::Wave& wave) const
   options.kernel_width = static_cast<int>(options_.kernel_width);
   options.oversampling = options_.oversampling;
   options.use = numerics::NufftUse::adjoint;
-  return {numerics::NufftPlan::make(compute, places.view(), {setting_.z.count, setting_.x.count}, options, 1),
+  return {numerics::NufftPlan::make(compute, places.view(), {setting_.z.count, setting_.x.count}, options),
           compute.place(factors)};
 }
 

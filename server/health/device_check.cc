@@ -21,8 +21,7 @@ using numerics::cfloat;
 // A point has the same magnitude at every frequency.
 bool transforms_a_point(int device) {
   constexpr std::int64_t kSize = 64;
-  const auto resources =
-      std::make_shared<numerics::Resources>(numerics::ResourceOptions{.threads = 1, .autotune = false});
+  const auto resources = std::make_shared<numerics::Resources>(numerics::ResourceOptions{.threads = 1});
   numerics::Context compute(numerics::Backend::cuda, resources, {.device = device, .memory_budget = 64 << 20});
   auto point = compute.allocate_host<cfloat>({kSize, kSize});
   for (std::int64_t i = 0; i < point.size(); ++i) point.data()[i] = i == kSize + 1 ? 1.0f : 0.0f;

@@ -300,11 +300,6 @@ std::optional<std::stop_source> ComputePool::wait_for_quiet(Clock::duration leas
   return std::nullopt;
 }
 
-void ComputePool::wait_for_use(const std::stop_source& quiet, const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  quiet_.wait(lock, stop, [&] { return quiet.stop_requested(); });
-}
-
 namespace {
 
 std::set<int> chosen_devices(const std::vector<std::string>& names, int count) {

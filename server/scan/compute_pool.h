@@ -111,8 +111,6 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   /// Waits until no scan has had a place for `least`; none when `stop` is requested first. A stop of the source is
   /// requested when the next scan gets one.
   std::optional<std::stop_source> wait_for_quiet(Clock::duration least, const std::stop_token& stop);
-  /// Waits until a stop of `quiet` or of `stop` is requested.
-  void wait_for_use(const std::stop_source& quiet, const std::stop_token& stop);
 
  private:
   struct Share {

@@ -124,7 +124,6 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   const int cores = resources->threads().size();
   auto tidier = std::make_shared<Tidier>(resources);
   std::shared_ptr<ComputePool> compute = make_compute_pool(options);
-  auto idle_tuner = std::make_shared<IdleTuner>(resources, compute);
   Environment environment{
       options,
       {.config_text_bytes = kMostConfigBytes, .header_bytes = kMostHeaderBytes},
@@ -144,7 +143,6 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
       /*sinks=*/nullptr,
       options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
       std::move(tidier),
-      std::move(idle_tuner),
       /*live=*/nullptr,
       /*onlookers=*/nullptr,
       AllowList(options.per_address_exempt, "per_address_exempt"),

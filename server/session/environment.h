@@ -29,7 +29,6 @@
 #include "server/net/tokens.h"
 #include "server/scan/catalogue.h"
 #include "server/scan/compute_pool.h"
-#include "server/scan/idle_tuner.h"
 #include "server/scan/stuck_scans.h"
 
 namespace echotrain::server {
@@ -59,7 +58,6 @@ struct Environment {
   std::shared_ptr<ImageSinks> sinks;             ///< the same
   std::shared_ptr<Tokens> admin_tokens;          ///< null: nobody may change anything over the admin port
   std::shared_ptr<Tidier> tidier;                ///< gives back what sessions have freed
-  std::shared_ptr<IdleTuner> idle_tuner;         ///< makes later scans faster while none runs
   std::shared_ptr<LiveBoard> live;               ///< null: nobody can look
   std::shared_ptr<Onlookers> onlookers;          ///< the same
   AllowList exempt;                              ///< per_address_exempt

@@ -150,7 +150,7 @@ void fhd(benchmark::State& state, Backend backend, const Problem& p, const Metho
     count_options(state, options);
     for (int i = 0; i < 2; ++i) {  // the first tunes
       const auto begin = Clock::now();
-      plan = NufftPlan::make(context, p.coordinates(), cube(p.n), options, 1);
+      plan = NufftPlan::make(context, p.coordinates(), cube(p.n), options);
       context.synchronize();
       state.counters["plan"] = ms_since(begin);
     }

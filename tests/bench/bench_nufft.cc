@@ -11,7 +11,6 @@
 //                              what is there and writes what the image keeps; the image once
 // from_host/...: from readouts in pinned memory to an image in pinned memory (nufft/nufft_from_host.h); .../coils_4_4:
 // four coils of all readouts after the other four.
-// tuner/...: what the tuner's choice brings over the default (nufft/nufft_tuner.h); the row's time is the default's.
 // --errors=off leaves out both errors, which take longer than all else.
 // device_copy/cuda: the rate at which a large array is copied, by which `megabytes` become a floor.
 #include <benchmark/benchmark.h>
@@ -30,7 +29,6 @@
 #include "tests/bench/nufft/nufft_cases.h"
 #include "tests/bench/nufft/nufft_errors.h"
 #include "tests/bench/nufft/nufft_from_host.h"
-#include "tests/bench/nufft/nufft_tuner.h"
 #include "tests/bench/timing.h"
 #include "tests/support/bench_resources.h"
 
@@ -67,13 +65,8 @@ void run(benchmark::State& state, const NufftCase& c, Backend backend) {
   const auto dims = static_cast<std::int64_t>(c.image.rank()), count = static_cast<std::int64_t>(k.size()) / dims;
   Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   std::shared_ptr<const NufftPlan> plan;
-  const auto make_plan = [&] {
-    plan = NufftPlan::make(context, {k.data(), {count, dims}}, c.image, c.options, c.coils);
-  };
+  const auto make_plan = [&] { plan = NufftPlan::make(context, {k.data(), {count, dims}}, c.image, c.options); };
   make_plan();
-  if (bench_resources()->options().autotune)
-    while (bench_resources()->get<NufftTuner>().try_next(bench_resources())) make_plan();
-  state.SetLabel(describe(plan->tuning()));
   state.counters["plan_ms"] = 1e3 * median_seconds(kPlans, make_plan);
 
   const Shape images = with_coils(c.coils, c.image), samples{count, c.coils};
@@ -121,7 +114,7 @@ void run_after_last_readout(benchmark::State& state, Backend backend, int readou
   const auto count = static_cast<std::int64_t>(k.size()) / 2, last = static_cast<std::int64_t>(readouts) * 768;
   Context context(backend, bench_resources(), {.memory_budget = 16ull << 30});
   const std::vector<cfloat> samples = nufft_data(c, k, NufftData::white, context.threads());
-  const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options, c.coils);
+  const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options);
   const Array<cfloat> all = context.upload<cfloat>({samples.data(), {count, c.coils}});
   const Shape grid_shape = with_coils(c.coils, plan->grid_shape());
   Array<cfloat> before = context.zeros<cfloat>(grid_shape), grid = context.allocate<cfloat>(grid_shape);
@@ -152,7 +145,7 @@ void run_pipe_menon(benchmark::State& state, Backend backend) {
   const std::vector<double> k = c.trajectory();
   const auto count = static_cast<std::int64_t>(k.size()) / 2;
   Context context(backend, bench_resources(), {.memory_budget = 16ull << 30});
-  const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options, c.coils);
+  const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options);
   PipeMenonResult result;
   const auto work = [&] {
     result = pipe_menon_density(context, *plan, {}, 10);
@@ -193,11 +186,6 @@ int main(int argc, char** argv) {
       if (!(backend == Backend::cpu ? c.cpu : c.cuda) || !available(backend)) continue;
       add_row(c.name + "/" + to_string(backend), [&c, backend](benchmark::State& state) { run(state, c, backend); });
     }
-  for (const NufftCase& c : tuner_cases())
-    for (const Backend backend : {Backend::cpu, Backend::cuda})
-      if (available(backend))
-        add_row("tuner/" + c.name + "/" + to_string(backend),
-                [&c, backend](benchmark::State& state) { run_tuner(state, c, backend); });
   struct FromHost {
     std::string name, of;
     std::int64_t readouts;

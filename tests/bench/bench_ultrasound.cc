@@ -288,7 +288,7 @@ class Chain {
     samples_ = context_.allocate<cfloat>({1, count, columns()});
     factors_ = context_.upload<cfloat>({factors.data(), {count, columns()}});
     plan_ = numerics::NufftPlan::make(context_, {places.data(), {count * columns(), 2}}, {c.matrix, c.matrix},
-                                      {.use = numerics::NufftUse::adjoint}, 1);
+                                      {.use = numerics::NufftUse::adjoint});
     image_ = context_.allocate<cfloat>({1, c.matrix, c.matrix});
     context_.synchronize();
   }

@@ -72,7 +72,6 @@ def lung(folder):
 
 def main():
     program, docs = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
-    os.environ.setdefault("ECHOTRAIN_AUTOTUNE", "off")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         flat = enlarged("cartesian_2d", folder)

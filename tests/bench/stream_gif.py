@@ -90,7 +90,6 @@ def picture(spokes, sent, image, caption):
 
 def main():
     programs, target = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
-    os.environ.setdefault("ECHOTRAIN_AUTOTUNE", "off")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         stream(programs, folder)

@@ -145,13 +145,6 @@ def gridding_peer(results, case, peer):
     return [*cells, show(ours, "ms"), show(theirs, "ms"), over(theirs, ours)]
 
 
-def tuner(results, case, place):
-    entry = results.rows.get(f"tuner/{case}/{place}")
-    if entry is None:
-        return None
-    return [show(results.get(f"tuner/{case}/{place}"), "ms"), *(f"{round(entry[c], 1) + 0:+.1f} %" for c in ("gain", "gain_low", "gain_high", "control"))]
-
-
 def gridding_gpu(results, case):
     name = f"{case}/cuda"
     time, rate = results.get(name), results.get("device_copy/cuda", "gb_per_s")
@@ -280,20 +273,6 @@ CPU_PEER_ROWS = [
     )
     if error == "e1e-3" or "c8_128" not in case
 ]
-TUNER_ROWS = [
-    ("2D golden angle 402 x 512, 8 coils -> 256^2, width 5", f"adjoint_{GOLDEN}/e1e-3"),
-    ("the same, width 7", f"adjoint_{GOLDEN}/e1e-5"),
-    ("2D golden angle 233 x 400, 15 coils -> 200^2, width 5", "2d_golden_233x400_c15_200/w5"),
-    ("2D golden angle 55 x 512, 12 coils -> 256^2, width 5", "2d_golden_55x512_c12_256/w5"),
-    ("2D spiral 16 x 4,096, 4 coils -> 220 x 180, width 6", "2d_spiral_16x4096_c4_220x180/w6"),
-    ("2D 150,000 samples anywhere, 1 coil -> 320^2, width 7", "2d_random_150000_c1_320/w7"),
-    ("2D golden angle 600 x 768, 16 coils -> 384^2, width 4", "2d_golden_600x768_c16_384/w4"),
-    ("3D koosh-ball 284,592 samples, 1 coil -> 128^3, width 5", f"adjoint_{SMALL_KOOSH}_c1_128/e1e-3"),
-    ("the same, width 7", f"adjoint_{SMALL_KOOSH}_c1_128/e1e-5"),
-    ("the same, 8 coils, width 5", f"adjoint_{SMALL_KOOSH}_c8_128/e1e-3"),
-    ("3D 700 x 192, 3 coils -> 96 x 80 x 112, width 4, oversampling 1.25", "3d_spokes_700x192_c3_96x80x112/w4"),
-    ("3D 200,000 samples anywhere, 2 coils -> 100^3, width 6, oversampling 1.75", "3d_random_200000_c2_100/w6"),
-]
 GPU_ROWS = [
     ("adjoint 2D radial 600 x 768, 16 coils -> 384^2, width 4", "0.20 ms, 2e-3", f"adjoint_{RADIAL}/e2e-3"),
     ("the same, with slack", "0.13 ms, 2e-3", f"adjoint_{RADIAL}/slack_e2e-3"),
@@ -375,9 +354,6 @@ TABLES = {
     "gridding_peer_cpu": Table(
         "| work | ours | our error | FINUFFT | its error | its settings | processor time: ours | FINUFFT | ratio |",
         CPU_PEER_ROWS, gridding_peer),
-    "tuner_cpu": Table(
-        "| work | processor time, defaults | gain by the tuner: median | least | most | defaults over themselves |",
-        [(label, case, "cpu") for label, case in TUNER_ROWS], tuner),
     "gridding_gpu": Table(
         "| work | asked | time | caches cold | error, noise | error, ellipsoids | theory, noise | plan | floor "
         "| time / floor |", GPU_ROWS, gridding_gpu, 1),

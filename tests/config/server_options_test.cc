@@ -112,7 +112,6 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"shutdown_delay_s", "2.5"},
                                                                {"shutdown_timeout_s", "11"},
                                                                {"threads", "12"},
-                                                               {"--autotune", "off"},
                                                                {"--cache-folder", "k"},
                                                                {"plan_cache_mib", "31"},
                                                                {"operator_cache_mib", "32"},
@@ -190,7 +189,6 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.shutdown_delay_s, 2.5);
   EXPECT_EQ(o.shutdown_timeout_s, 11);
   EXPECT_EQ(o.resources.threads, 12);
-  EXPECT_FALSE(o.resources.autotune);
   EXPECT_EQ(o.resources.cache_folder, "k");
   EXPECT_EQ(o.resources.plan_cache_mib, 31);
   EXPECT_EQ(o.resources.operator_cache_mib, 32);
@@ -248,15 +246,13 @@ class Variable {
 };
 
 TEST(ServerOptions, VariablesOfTheEnvironmentSetOptions) {
-  const Variable threads("ECHOTRAIN_THREADS", "3"), autotune("ECHOTRAIN_AUTOTUNE", "off"),
-      folder("ECHOTRAIN_CACHE_DIR", "/c"), plans("ECHOTRAIN_PLAN_CACHE_MIB", "4"),
-      operators("ECHOTRAIN_OPERATOR_CACHE_MIB", "5"), trajectories("ECHOTRAIN_TRAJECTORY_CACHE_MIB", "6"),
-      disk("ECHOTRAIN_DISK_CACHE_MIB", "7"), store("ECHOTRAIN_SCAN_STORE_MIB", "8"),
-      hours("ECHOTRAIN_SCAN_STORE_HOURS", "9"), on_disk("ECHOTRAIN_SCAN_STORE_DISK", "off"),
-      hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "off");
+  const Variable threads("ECHOTRAIN_THREADS", "3"), folder("ECHOTRAIN_CACHE_DIR", "/c"),
+      plans("ECHOTRAIN_PLAN_CACHE_MIB", "4"), operators("ECHOTRAIN_OPERATOR_CACHE_MIB", "5"),
+      trajectories("ECHOTRAIN_TRAJECTORY_CACHE_MIB", "6"), disk("ECHOTRAIN_DISK_CACHE_MIB", "7"),
+      store("ECHOTRAIN_SCAN_STORE_MIB", "8"), hours("ECHOTRAIN_SCAN_STORE_HOURS", "9"),
+      on_disk("ECHOTRAIN_SCAN_STORE_DISK", "off"), hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "off");
   const ResourceOptions o = read_server_variables().resources;
   EXPECT_EQ(o.threads, 3);
-  EXPECT_FALSE(o.autotune);
   EXPECT_EQ(o.cache_folder, "/c");
   EXPECT_EQ(o.plan_cache_mib, 4);
   EXPECT_EQ(o.operator_cache_mib, 5);
@@ -286,7 +282,7 @@ TEST(ServerOptions, AWrongVariableIsNamed) {
   };
   EXPECT_EQ(error("ECHOTRAIN_THREADS", "many"),
             "ECHOTRAIN_THREADS: threads: a whole number is expected, not 'many'; allowed is 0 to 4096");
-  EXPECT_EQ(error("ECHOTRAIN_AUTOTUNE", "maybe"), "ECHOTRAIN_AUTOTUNE: autotune: 'maybe' is not one of on, off");
+  EXPECT_EQ(error("ECHOTRAIN_HOPPER", "maybe"), "ECHOTRAIN_HOPPER: hopper: 'maybe' is not one of on, off");
   EXPECT_EQ(error("ECHOTRAIN_PLAN_CACHE_MIB", "-1"),
             "ECHOTRAIN_PLAN_CACHE_MIB: plan_cache_mib: '-1' is out of range; allowed is 0 to 1073741824");
 }

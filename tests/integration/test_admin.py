@@ -380,12 +380,12 @@ def test_the_page_of_gadgets_is_what_the_server_writes():
 
 def test_help_lists_the_variables():
     text = ask("--help").stdout
-    for variable in ("THREADS", "AUTOTUNE", "CACHE_DIR", "PLAN_CACHE_MIB", "OPERATOR_CACHE_MIB", "DISK_CACHE_MIB",
+    for variable in ("THREADS", "CACHE_DIR", "PLAN_CACHE_MIB", "OPERATOR_CACHE_MIB", "DISK_CACHE_MIB",
                      "TRAJECTORY_CACHE_MIB", "HOPPER", "GRAPHS"):
         assert f"ECHOTRAIN_{variable}" in text
 
 
-@pytest.mark.parametrize("variable, value", [("THREADS", "many"), ("AUTOTUNE", "perhaps"), ("DISK_CACHE_MIB", "-1")])
+@pytest.mark.parametrize("variable, value", [("THREADS", "many"), ("perhaps"), ("DISK_CACHE_MIB", "-1")])
 def test_a_wrong_variable_is_named(variable, value):
     result = ask("--list", **{f"ECHOTRAIN_{variable}": value})
     assert result.returncode == 2

@@ -25,7 +25,6 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "ECHOTRAIN_THREADS": "1",
-    "ECHOTRAIN_AUTOTUNE": "off",
 }
 
 EXACT = ("method: auto, accuracy: 1.2e-6", "method: exact")

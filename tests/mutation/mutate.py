@@ -160,7 +160,7 @@ def passes(program, filters, limit_s):
     command = [BUILD / "bin" / program, f"--gtest_filter={filters}", "--gtest_fail_fast", "--gtest_brief=1"]
     try:
         done = run(command, timeout=limit_s, preexec_fn=bounded,
-                   env={**os.environ, "ECHOTRAIN_AUTOTUNE": "off"})  # fmt: skip
+                   env={**os.environ})  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"its time: no end within {limit_s:.0f} s", limit_s
     seconds = time.monotonic() - begun

@@ -45,7 +45,7 @@ system() {
 
 # inside NAME COMMAND...: in that system, as nobody in particular. enter: the same in place of this shell.
 inside() { (enter "$@"); }
-enter() { exec chroot --userspec=nobody:nogroup "$work/$1" /usr/bin/env HOME=/tmp LC_ALL=C.UTF-8 ECHOTRAIN_AUTOTUNE=off "${@:2}"; }
+enter() { exec chroot --userspec=nobody:nogroup "$work/$1" /usr/bin/env HOME=/tmp LC_ALL=C.UTF-8 "${@:2}"; }
 
 # scan NAME BIN [SERVER OPTION...]: a server, a scan through it, and the same scan without one: equal bit by bit.
 scan() {

@@ -207,7 +207,7 @@ void run_ours(benchmark::State& state, Problem& problem, Backend backend) {
     values.emplace_back(s.re, s.im);
   }
   const auto plan = NufftPlan::make(context, {coordinates.data(), {count, 2}}, {kGrid / 2, kGrid / 2},
-                                    {.kernel_width = kWindow, .oversampling = 2.0}, 1);
+                                    {.kernel_width = kWindow, .oversampling = 2.0});
   const auto samples = context.upload<cfloat>({values.data(), {count, 1}});
   auto grid = context.allocate<cfloat>({1, kGrid, kGrid});
   const double seconds = seconds_of(

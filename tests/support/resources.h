@@ -10,7 +10,6 @@ namespace echotrain {
 /// Nothing is tuned to this machine and nothing is kept on disk. ECHOTRAIN_THREADS, _HOPPER and _GRAPHS count.
 inline numerics::ResourceOptions test_resource_options() {
   numerics::ResourceOptions options = resource_options_from_environment();
-  options.autotune = false;
   options.cache_folder.clear();
   return options;
 }

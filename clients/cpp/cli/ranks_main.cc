@@ -45,7 +45,6 @@ int main(int argc, char** argv) {
     ResourceOptions resources = echotrain::resource_options_from_environment();
     if (ranks.size() == 1)
       return echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, resources, nullptr, std::cout, std::cerr);
-    resources.autotune = false;  // all ranks must compute the same bits
     try {
       if (ranks.rank() == 0) return lead(ranks, resources, argc, argv);
       echotrain::follow(ranks, std::make_shared<Resources>(resources));

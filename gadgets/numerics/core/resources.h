@@ -17,7 +17,6 @@ namespace echotrain::numerics {
 /// Plain data.
 struct ResourceOptions {
   int threads = 0;                     ///< of the CPU, up to kMostThreads; 0: one per core that this process may use
-  bool autotune = true;                ///< false: NUFFT plans take fixed defaults, and so give the same bits anywhere
   std::filesystem::path cache_folder;  ///< where results are kept between runs; empty: nowhere
   std::uint64_t plan_cache_bytes = std::uint64_t{2} << 30;        ///< of NUFFT plans; 0 keeps none
   std::uint64_t operator_cache_bytes = std::uint64_t{2} << 30;    ///< of operators F^H W F; 0 keeps none

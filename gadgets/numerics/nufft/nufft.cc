@@ -123,10 +123,9 @@ void check_tuning(const NufftTuning& tuning, const NufftTuning& usual, Backend b
   const bool same_tile = std::equal(tuning.tile, tuning.tile + 3, usual.tile);
   const bool some_tile =
       std::all_of(tuning.tile, tuning.tile + 3, [](std::int32_t n) { return n >= 1 && n <= 1 << 20; });
-  const bool group = tuning.most_group == 8 || tuning.most_group == 4 || tuning.most_group == 1;
-  require(
-      (backend == Backend::cuda ? same_tile : some_tile) && tuning.most_piece >= 1 && group && tuning.most_threads >= 0,
-      "no plan can have " + describe(tuning));
+  require((backend == Backend::cuda ? same_tile : some_tile) && tuning.most_piece >= 1,
+          fmt::format("no plan can have tiles of {} and pieces of {} samples", fmt::join(tuning.tile, " x "),
+                      tuning.most_piece));
 }
 
 void check_use(const NufftPlan::Impl& plan, NufftUse needed) {
@@ -157,17 +156,12 @@ Backend NufftPlan::backend() const { return impl_->backend; }
 std::uint64_t NufftPlan::bytes() const { return impl_->bytes; }
 
 std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, HostView<const double> coordinates,
-                                                 const Shape& image, const NufftOptions& options, std::int64_t coils) {
-  check_problem(coordinates, image, options);
-  return make(context, coordinates, image, options, tuned(context, coordinates, image, options, coils));
-}
-
-std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, HostView<const double> coordinates,
                                                  const Shape& image, const NufftOptions& options,
-                                                 const NufftTuning& tuning) {
+                                                 const std::optional<NufftTuning>& given) {
   check_problem(coordinates, image, options);
-  check_tuning(tuning, default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend()),
-               context.backend());
+  const NufftTuning usual = default_tuning(static_cast<int>(image.rank()), context.backend());
+  const NufftTuning tuning = given.value_or(usual);
+  check_tuning(tuning, usual, context.backend());
   auto impl = std::make_unique<Impl>();
   impl->tiling = make_tiling(image, options, tuning);
   impl->image = image;

@@ -46,13 +46,11 @@ class NufftPlan {
  public:
   /// `coordinates`: float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
   /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. std::invalid_argument on bad
-  /// options. `coils`: how many will probably be transformed at once, for the tuner (tuning.h); any number works.
+  /// options. `tuning`: default_tuning() where it is not given; std::invalid_argument when a tile or a piece is not
+  /// valid, and on CUDA for any tile but the default.
   static std::shared_ptr<const NufftPlan> make(Context& context, HostView<const double> coordinates, const Shape& image,
-                                               const NufftOptions& options = {}, std::int64_t coils = 8);
-  /// The same with the work cut in a given way, for tests and trials. std::invalid_argument when a tile, a piece or a
-  /// group is not valid, and on CUDA for any tile but the default.
-  static std::shared_ptr<const NufftPlan> make(Context& context, HostView<const double> coordinates, const Shape& image,
-                                               const NufftOptions& options, const NufftTuning& tuning);
+                                               const NufftOptions& options = {},
+                                               const std::optional<NufftTuning>& tuning = {});
   /// A plan of the same kernel, grid and image for other samples, for accumulate(), to_images(), deapodize() and
   /// apodize(). `context` must be the one that this plan was made with, and the only one that uses either plan. Waits
   /// for nothing.

@@ -62,8 +62,7 @@ AxisValues axis_values(std::int32_t width, std::int32_t grid, std::int32_t image
 }
 
 Tiling tiling_of(const NufftOptions& options, const Shape& image) {
-  return make_tiling(image, options,
-                     default_tuning(static_cast<int>(image.rank()), options.kernel_width, Backend::cpu));
+  return make_tiling(image, options, default_tuning(static_cast<int>(image.rank()), Backend::cpu));
 }
 
 /// Calls visit(values) for each axis, slowest first.

@@ -11,9 +11,7 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 /// Coils gridded together. Five to seven are gridded as eight, which takes less time than four and single ones.
-std::int32_t group_of(const NufftPlan::Impl& plan, std::int64_t coils_left) {
-  return std::min(plan.tuning.most_group, coils_left >= 5 ? 8 : coils_left >= 3 ? 4 : 1);
-}
+std::int32_t coils_together(std::int64_t coils_left) { return coils_left >= 5 ? 8 : coils_left >= 3 ? 4 : 1; }
 
 struct TileScratch;     // a tile and its halo: some hundred kilobytes
 struct StretchScratch;  // the same
@@ -98,7 +96,7 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
   work.density = arguments.weights;
   work.data_stride = 2 * arguments.coils;
   for (std::int64_t c = 0; c < arguments.count; c += work.coils) {
-    work.group = group_of(plan, arguments.count - c);
+    work.group = coils_together(arguments.count - c);
     work.coils = static_cast<std::int32_t>(std::min<std::int64_t>(work.group, arguments.count - c));
     work.data = reinterpret_cast<const float*>(arguments.samples + arguments.first + c);
     const bool split = piece.slot >= 0;
@@ -128,10 +126,9 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
 
 /// Calls visit(i) for every i < n, each on whichever thread is free, because pieces differ much in their work.
 template <class Visit>
-void for_each_piece(ThreadPool& threads, const NufftPlan::Impl& plan, std::int64_t n, const Visit& visit) {
-  const std::int64_t size = plan.tuning.most_threads > 0 ? plan.tuning.most_threads : threads.size();
+void for_each_piece(ThreadPool& threads, std::int64_t n, const Visit& visit) {
   std::atomic<std::int64_t> next{0};
-  threads.parallel_for(std::min(size, n), 1, [&](std::int64_t, std::int64_t) {
+  threads.parallel_for(std::min<std::int64_t>(threads.size(), n), 1, [&](std::int64_t, std::int64_t) {
     for (std::int64_t i = next++; i < n; i = next++) {
       threads.check_stop();
       visit(i);
@@ -144,9 +141,9 @@ void for_each_piece(ThreadPool& threads, const NufftPlan::Impl& plan, std::int64
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
   const Tiling& t = plan.tiling;
   const std::int64_t grid_size = volume(plan.grid_extents());
-  for_each_piece(context.threads(), plan, plan.pieces.size(),
+  for_each_piece(context.threads(), plan.pieces.size(),
                  [&](std::int64_t i) { gather_piece(plan, arguments, plan.pieces.data()[i]); });
-  for_each_piece(context.threads(), plan, plan.split_tiles.size(), [&](std::int64_t i) {
+  for_each_piece(context.threads(), plan.split_tiles.size(), [&](std::int64_t i) {
     const SplitTile split = plan.split_tiles.data()[i];
     const Place place(t, split.tile);
     for (std::int64_t c = 0; c < arguments.count; ++c)
@@ -176,7 +173,7 @@ void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateA
   for (std::size_t tile = 0; tile + 1 < lists.offsets.size(); ++tile)
     if (lists.offsets[tile + 1] > lists.offsets[tile]) touched.push_back(static_cast<std::int32_t>(tile));
   const std::int64_t grid_size = volume(plan.grid_extents());
-  for_each_piece(context.threads(), plan, static_cast<std::int64_t>(touched.size()), [&](std::int64_t i) {
+  for_each_piece(context.threads(), static_cast<std::int64_t>(touched.size()), [&](std::int64_t i) {
     const auto tile = static_cast<std::size_t>(touched[static_cast<std::size_t>(i)]);
     const Place place(t, touched[static_cast<std::size_t>(i)]);
     GatherWork work = gather_work(plan, place);
@@ -187,7 +184,7 @@ void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateA
     work.density = arguments.weights;
     work.data_stride = 2 * arguments.coils;
     for (std::int64_t c = 0; c < arguments.coils; c += work.coils) {
-      work.group = group_of(plan, arguments.coils - c);
+      work.group = coils_together(arguments.coils - c);
       work.coils = static_cast<std::int32_t>(std::min<std::int64_t>(work.group, arguments.coils - c));
       work.data = reinterpret_cast<const float*>(arguments.samples + c);
       const GatherLayout layout(place.extent, t.width, work.group);

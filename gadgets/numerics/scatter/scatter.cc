@@ -46,7 +46,7 @@ ScatterNufft::ScatterNufft(Context& context, const Shape& image, const NufftOpti
   impl.image = image;
   impl.backend = context.backend();
   impl.channels = channels;
-  impl.tiling = make_tiling(image, options, default_tuning(2, options.kernel_width, context.backend()));
+  impl.tiling = make_tiling(image, options, default_tuning(2, context.backend()));
   impl.grid = {impl.tiling.grid[1], impl.tiling.grid[2]};
   const std::vector<float> factors = deapodization_factors(impl.tiling);
   impl.deapodization = context.upload<float>({factors.data(), {static_cast<std::int64_t>(factors.size())}});

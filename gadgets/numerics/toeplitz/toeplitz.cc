@@ -221,7 +221,7 @@ void point_spread_nufft(Context& context, HostView<const double> coordinates, Ho
   });
   NufftOptions adjoint = options;
   adjoint.use = NufftUse::adjoint;
-  const auto plan = NufftPlan::make(context, coordinates, half, adjoint, 1);
+  const auto plan = NufftPlan::make(context, coordinates, half, adjoint);
   const Array<cfloat> samples = context.place(values);
   Array<cfloat> lags = context.allocate<cfloat>(one);
   plan->adjoint(context, samples.cview(), {}, lags.view());

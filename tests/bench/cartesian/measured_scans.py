@@ -98,7 +98,7 @@ def serving(arguments):
     with tempfile.TemporaryDirectory() as folder:
         program = arguments.program.resolve().with_name("echotrain-server")
         server = Server(pathlib.Path(folder), "--backend", arguments.backend, program=program,
-                        environment={"ECHOTRAIN_AUTOTUNE": "off", "ECHOTRAIN_CACHE_DIR": folder})  # fmt: skip
+                        environment={"ECHOTRAIN_CACHE_DIR": folder})  # fmt: skip
         try:
             yield server
         finally:

@@ -31,7 +31,7 @@ class Scan {
     const auto dims = static_cast<std::int64_t>(which.image.rank());
     count_ = static_cast<std::int64_t>(k.size()) / dims;
     per_readout_ = count_ / readouts;
-    plan_ = NufftPlan::make(compute_, {k.data(), {count_, dims}}, which.image, which.options, coils_);
+    plan_ = NufftPlan::make(compute_, {k.data(), {count_, dims}}, which.image, which.options);
     const auto data = nufft_data(which, k, NufftData::white, compute_.threads());
     reference_samples_ = compute_.upload<cfloat>({data.data(), {count_, coils_}});
     raw_ = link_.allocate_host<cfloat>({readouts, coils_, per_readout_});

@@ -136,8 +136,7 @@ void run(benchmark::State& state, const Case& c, bool forward, Backend backend) 
   const auto field = OffResonance::make(context, {p.hz.data(), plane}, p.times_s, kAccuracy);
   const NufftOptions options;
   const HostView<const double> k(p.coordinates.data(), {p.count(), 2});
-  const auto plan = NufftPlan::make(context, k, plane, options, c.coils),
-             wide = NufftPlan::make(context, k, plane, options, c.coils * field->segments());
+  const auto plan = NufftPlan::make(context, k, plane, options), wide = NufftPlan::make(context, k, plane, options);
   const Array<cfloat> from =
       forward ? context.upload<cfloat>({p.image.data(), images}) : context.upload<cfloat>({p.samples.data(), samples});
   Array<cfloat> to = context.allocate<cfloat>(forward ? samples : images);

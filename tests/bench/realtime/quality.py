@@ -48,8 +48,7 @@ FIELD_MM, BREATH_MM = 256, 8
 
 def quietly(*command, cwd=None):
     done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True,
-                          env={**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive",
-                               "ECHOTRAIN_AUTOTUNE": "off"})  # fmt: skip
+                          env={**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"})  # fmt: skip
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")
 

@@ -73,7 +73,6 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("docs", type=pathlib.Path)
     arguments = parser.parse_args()
-    os.environ.setdefault("ECHOTRAIN_AUTOTUNE", "off")
     _, _, k, data = scans.read_acquisitions(DATA / "spiral_b0_octopus/spiral20.h5")
     groups = [list(range(f, INTERLEAVES, FRAMES)) for f in range(FRAMES)]
     with tempfile.TemporaryDirectory() as name:

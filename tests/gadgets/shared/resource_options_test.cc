@@ -45,14 +45,13 @@ std::string refusal(const char* name, const char* value) {
 }
 
 TEST(ResourceEnvironment, SetsTheOptions) {
-  const Variable threads("ECHOTRAIN_THREADS", "5"), autotune("ECHOTRAIN_AUTOTUNE", "off"),
-      hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "on"), plans("ECHOTRAIN_PLAN_CACHE_MIB", "3"),
-      operators("ECHOTRAIN_OPERATOR_CACHE_MIB", "0"), trajectories("ECHOTRAIN_TRAJECTORY_CACHE_MIB", ""),
-      disk("ECHOTRAIN_DISK_CACHE_MIB", "4"), store("ECHOTRAIN_SCAN_STORE_MIB", "5"),
-      hours("ECHOTRAIN_SCAN_STORE_HOURS", "6"), on_disk("ECHOTRAIN_SCAN_STORE_DISK", "off");
+  const Variable threads("ECHOTRAIN_THREADS", "5"), hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "on"),
+      plans("ECHOTRAIN_PLAN_CACHE_MIB", "3"), operators("ECHOTRAIN_OPERATOR_CACHE_MIB", "0"),
+      trajectories("ECHOTRAIN_TRAJECTORY_CACHE_MIB", ""), disk("ECHOTRAIN_DISK_CACHE_MIB", "4"),
+      store("ECHOTRAIN_SCAN_STORE_MIB", "5"), hours("ECHOTRAIN_SCAN_STORE_HOURS", "6"),
+      on_disk("ECHOTRAIN_SCAN_STORE_DISK", "off");
   const numerics::ResourceOptions options = resource_options_from_environment();
   EXPECT_EQ(options.threads, 5);
-  EXPECT_FALSE(options.autotune);
   EXPECT_FALSE(options.hopper);
   EXPECT_TRUE(options.graphs);
   EXPECT_EQ(options.plan_cache_bytes, 3u << 20);
@@ -67,13 +66,13 @@ TEST(ResourceEnvironment, SetsTheOptions) {
 TEST(ResourceEnvironment, RefusesBadValues) {
   EXPECT_EQ(refusal("ECHOTRAIN_THREADS", "two"),
             "ECHOTRAIN_THREADS: threads: a whole number is expected, not 'two'; allowed is 0 to 4096");
-  EXPECT_EQ(refusal("ECHOTRAIN_AUTOTUNE", "no"),
-            "ECHOTRAIN_AUTOTUNE: autotune: 'no' is not one of on, off; did you mean 'on'?");
+  EXPECT_EQ(refusal("ECHOTRAIN_HOPPER", "no"),
+            "ECHOTRAIN_HOPPER: hopper: 'no' is not one of on, off; did you mean 'on'?");
   for (const char* value : {"-1", "4097", "2x", " 2", "99999999999999999999"})
     EXPECT_NE(refusal("ECHOTRAIN_THREADS", value), "") << value;
   for (const char* value : {"-1", "1073741825", "1.5"})
     EXPECT_NE(refusal("ECHOTRAIN_DISK_CACHE_MIB", value), "") << value;
-  for (const char* name : {"ECHOTRAIN_THREADS", "ECHOTRAIN_AUTOTUNE", "ECHOTRAIN_PLAN_CACHE_MIB"}) {
+  for (const char* name : {"ECHOTRAIN_THREADS", "ECHOTRAIN_HOPPER", "ECHOTRAIN_PLAN_CACHE_MIB"}) {
     EXPECT_EQ(refusal(name, ""), "") << name;
     EXPECT_EQ(refusal(name, nullptr), "") << name;
   }

@@ -161,7 +161,7 @@ def own_server(tmp_path):
     """A server that nobody else uses, and so knows no reference lines."""
     place = tmp_path / "own"
     place.mkdir()
-    made = Server(place, environment={"ECHOTRAIN_CACHE_DIR": str(place / "cache"), "ECHOTRAIN_AUTOTUNE": "off"})
+    made = Server(place, environment={"ECHOTRAIN_CACHE_DIR": str(place / "cache")})
     yield made
     assert made.stop() == 0
 

@@ -46,7 +46,7 @@ class Folder:
     def server(self, *arguments, **environment):
         place = self.path / f"server{len(self.running)}"
         place.mkdir()
-        environment = {"ECHOTRAIN_CACHE_DIR": str(self.path / "cache"), "ECHOTRAIN_AUTOTUNE": "off", **environment}
+        environment = {"ECHOTRAIN_CACHE_DIR": str(self.path / "cache"), **environment}
         self.running.append(Server(place, *arguments, environment=environment))
         return self.running[-1]
 

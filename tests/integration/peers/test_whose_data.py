@@ -36,7 +36,7 @@ def server(tmp_path):
 
 def start(folder, *arguments):
     return Server(folder, *arguments, "--backend", "cpu",
-                  environment={"ECHOTRAIN_CACHE_DIR": str(folder / "cache"), "ECHOTRAIN_AUTOTUNE": "off"})  # fmt: skip
+                  environment={"ECHOTRAIN_CACHE_DIR": str(folder / "cache")})  # fmt: skip
 
 
 def whitening(token="", mine="test", **keys):

@@ -95,7 +95,7 @@ def same_images(images, expected, exact):
 
 def started(folder, backend):
     # Tuned methods differ in bits.
-    return Server(folder, "--backend", backend, environment={"ECHOTRAIN_AUTOTUNE": "off"})
+    return Server(folder, "--backend", backend)
 
 
 @pytest.fixture

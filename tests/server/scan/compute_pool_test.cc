@@ -41,6 +41,25 @@ TEST(ComputePool, TheLeastLoadedDeviceIsLentFirst) {
   EXPECT_EQ(pool->ask(Backend::cuda, nothing)->device(), 5);
 }
 
+TEST(ComputePool, ItIsQuietUntilAScanGetsAPlace) {
+  const auto pool = pool_of({{Backend::cpu, 0, 4}});
+  auto quiet = pool->wait_for_quiet(0ms, {});
+  ASSERT_TRUE(quiet.has_value());
+  EXPECT_FALSE(quiet->stop_requested());
+  Ticket one = pool->ask(Backend::cpu, nothing), two = pool->ask(Backend::cpu, nothing);
+  EXPECT_TRUE(quiet->stop_requested());
+  std::stop_source enough;
+  enough.request_stop();
+  EXPECT_EQ(pool->wait_for_quiet(0ms, enough.get_token()), std::nullopt) << "scans run";
+  one.reset();
+  two.reset();
+  const auto since = Clock::now();
+  quiet = pool->wait_for_quiet(40ms, {});
+  ASSERT_TRUE(quiet.has_value());
+  EXPECT_GE(Clock::now() - since, 39ms);
+  EXPECT_FALSE(quiet->stop_requested());
+}
+
 TEST(ComputePool, AnAddressLeavesAQuarterOfThePlacesToOthers) {
   const auto pool = pool_of({{Backend::cuda, 0, 4}, {Backend::cuda, 1, 4}, {Backend::cpu, 0, 3}});
   std::vector<Ticket> many, few;

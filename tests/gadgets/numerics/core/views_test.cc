@@ -71,7 +71,7 @@ concept Transforms = requires(Context& context, V view) {
 };
 template <class V>
 concept Plans = requires(Context& context, V k) {
-  NufftPlan::make(context, k, {4, 4}, NufftOptions{}, 1);
+  NufftPlan::make(context, k, {4, 4}, NufftOptions{});
 };
 
 static_assert(Uploads<HostView<const float>> && !Uploads<DeviceView<const float>>);
