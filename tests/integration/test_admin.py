@@ -385,7 +385,7 @@ def test_help_lists_the_variables():
         assert f"ECHOTRAIN_{variable}" in text
 
 
-@pytest.mark.parametrize("variable, value", [("THREADS", "many"), ("perhaps"), ("DISK_CACHE_MIB", "-1")])
+@pytest.mark.parametrize("variable, value", [("THREADS", "many"), ("HOPPER", "perhaps"), ("DISK_CACHE_MIB", "-1")])
 def test_a_wrong_variable_is_named(variable, value):
     result = ask("--list", **{f"ECHOTRAIN_{variable}": value})
     assert result.returncode == 2
