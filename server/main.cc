@@ -207,7 +207,7 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   std::fflush(stdout);
   const int code = server->run() == server::Server::End::broken ? server::Server::kBrokenStatus : EXIT_SUCCESS;
   // Nothing is left to do: captures and images for peers are on the disk. Destructors would only take time, and what
-  // they destroy may be in use: by a thread that computes for a session that was cut off, or that tunes.
+  // they destroy may be in use: by a thread that computes for a session that was cut off.
   std::fflush(nullptr);
   std::_Exit(code);
 }
