@@ -51,7 +51,8 @@ pipeline:
 # options are in its name.
 PRIORS = {
     "wavelet": ("W", 31.02, 18, "prior: wavelet, iterations: {}, tolerance: 0",
-                {"ours": (6, 10, 14, 18, 25, 45), "bart": (1, 10, 18, 30, 50, 100), "sigpy": (10, 18, 30, 50, 100)}),
+                {"ours": (6, 10, 14, 18, 25, 45), "bart": (1, 10, 18, 30, 50, 100), "bart -m -u 0.2 -C 3": (10, 20, 30, 50, 100),
+                 "sigpy": (10, 18, 30, 50, 100)}),
     "total_variation": ("T", 31.31, 22, "prior: total_variation, iterations: {}, tolerance: 0, inner: 10",
                         {"ours": (6, 10, 14, 22, 40), "bart": (1, 10, 18, 30, 50, 100), "bart -u 0.1 -C 3": (5, 10, 15, 20, 30),
                          "sigpy": (10, 30, 50, 100, 200)}),
