@@ -1,6 +1,7 @@
 // cg_sense_realtime of Cartesian lines that are others in each frame, against equations written out in float64.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tests/gadgets/scan.h"
@@ -261,7 +262,8 @@ TEST_P(CgSenseOfEquationsTest, DataOfAnyScale) {
     return run(text, lines_header(), scan, here());
   };
   const auto expected = of(1);
-  for (const double scale : {1e-30, 1e30}) {
+  // Powers of two scale data and each sum without rounding.
+  for (const double scale : {std::ldexp(1.0, -100), std::ldexp(1.0, 100)}) {
     const auto out = of(scale);
     ASSERT_EQ(out.images.size(), 3u);
     for (std::size_t f = 0; f < 3; ++f) {
