@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
@@ -32,12 +33,12 @@ struct CacheCounts {
 
 /// The objects that `Request`s ask for, on every device. An object is made once, however many sessions ask for it at
 /// the same time; sessions that ask for other objects do not wait, nor does one wait for a session that is to stop,
-/// which may hang. When the bytes of all objects and their requests exceed the bound, objects that no session holds are
-/// dropped, each time of the client that has most the one unused for longest (keep_equal_parts): who has no more than
-/// an equal part loses nothing to others. An object belongs to the client that used it last (ScanPort::client), and if
-/// that one loses it, to the one before. On the CPU they are also dropped when the budget needs what they take. While
-/// an object is made, the session that asked for it pays for the memory; what is kept is paid for by the cache.
-/// Thread-safe.
+/// which may hang. When the bytes of all objects and their requests exceed the bound, or there are too many of them,
+/// objects that no session holds are dropped, each time of the client that has most the one unused for longest
+/// (keep_equal_parts): who has no more than an equal part loses nothing to others. An object belongs to the client that
+/// used it last (ScanPort::client), and if that one loses it, to the one before. On the CPU they are also dropped when
+/// the budget needs what they take. While an object is made, the session that asked for it pays for the memory; what is
+/// kept is paid for by the cache. Thread-safe.
 ///
 /// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
 /// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.
@@ -45,13 +46,19 @@ template <class Request>
 class DeviceCache : private numerics::DroppableOfClients {
  public:
   using Made = typename Request::Made;
+  static constexpr std::uint64_t kMostEntries = 4096;
+  /// What an object takes beside its arrays and its request [bytes]: its own parts, its device, its place here.
+  static constexpr std::uint64_t kBytesBeside = 2560;
+
   explicit DeviceCache(std::uint64_t bytes,
                        std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>(),
-                       std::chrono::steady_clock::duration lapses = kPartLapses)
+                       std::chrono::steady_clock::duration lapses = kPartLapses,
+                       std::uint64_t most_entries = kMostEntries)
       : most_bytes_(bytes),
+        most_entries_(most_entries),
         lapses_(lapses),
         account_(std::make_shared<numerics::MemoryAccount>(std::move(budget))),
-        requests_(account_) {
+        beside_(account_) {
     account_->budget()->offer(*this);
   }
   ~DeviceCache() override { account_->budget()->withdraw(*this); }
@@ -101,7 +108,7 @@ class DeviceCache : private numerics::DroppableOfClients {
 
   std::uint64_t bytes() const {
     const std::scoped_lock lock(mutex_);
-    return sum();
+    return bytes_;
   }
   std::size_t plans() const {
     const std::scoped_lock lock(mutex_);
@@ -109,7 +116,7 @@ class DeviceCache : private numerics::DroppableOfClients {
   }
   CacheCounts counts() const {
     const std::scoped_lock lock(mutex_);
-    return {hits_, misses_, sum(), entries_.size()};
+    return {hits_, misses_, bytes_, entries_.size()};
   }
 
  private:
@@ -121,13 +128,16 @@ class DeviceCache : private numerics::DroppableOfClients {
     std::uint64_t used;  // when last, by the budget's clock
     std::chrono::steady_clock::time_point used_at;
     std::vector<std::string> clients;  // that use it, the last one first
-    std::uint64_t bytes() const { return made->bytes() + request.bytes(); }
+    std::uint64_t bytes;               // with its request and kBytesBeside
     bool held() const { return made.use_count() > 1; }
   };
   using Entries = std::list<Entry>;
   static constexpr std::size_t kMostClients = 64;  // of an object
 
   static const std::string& client_of(numerics::Context& session) { return session.cache<ScanPort>().client; }
+  static std::uint64_t bytes_of(const Made& made, const Request& request) {
+    return made.bytes() + request.bytes() + kBytesBeside;
+  }
 
   struct Making {
     Place place;
@@ -148,7 +158,7 @@ class DeviceCache : private numerics::DroppableOfClients {
         own.cache<ScanPort>().client = client_of(session);
         auto made = request.make(own);
         own.synchronize();  // others use it on streams of their own
-        if (made->bytes() + request.bytes() <= most_bytes_) return keep(own, place, request, std::move(made));
+        if (bytes_of(*made, request) <= most_bytes_) return keep(own, place, request, std::move(made));
       } catch (const numerics::OverBudget&) {
         throw;
       } catch (const numerics::OverLimit&) {  // too large for the cache
@@ -171,10 +181,7 @@ class DeviceCache : private numerics::DroppableOfClients {
   /// A device is full: drops what nobody uses. False: there is no such thing, or it would make no room.
   bool make_room_on(const Place& place) {
     if (place.first != numerics::Backend::cuda) return false;
-    bool dropped = false;
-    const std::scoped_lock lock(mutex_);
-    while (drop_one()) dropped = true;
-    return dropped;
+    return !take_out(kAll, [](const Entry&) { return true; }).empty();
   }
 
   /// Making takes more than what is made: on the CPU up to half of the budget, which the session pays for.
@@ -189,23 +196,27 @@ class DeviceCache : private numerics::DroppableOfClients {
   std::shared_ptr<const Made> keep(numerics::Context& own, const Place& place, const Request& request,
                                    std::shared_ptr<const Made> made) {
     const std::string client = client_of(own);
+    const std::uint64_t bytes = bytes_of(*made, request), unpaid = request.bytes() + kBytesBeside;
     {
+      Entries gone;
       const std::scoped_lock lock(mutex_);
       if (auto found = find(place, request, client)) return found;
-      if (!make_room(made->bytes() + request.bytes(), client)) return made;
+      if (!make_room(gone, bytes, client)) return made;
     }
-    if (!account_->budget()->make_room(request.bytes())) return made;
+    if (!account_->budget()->make_room(unpaid)) return made;
     try {
       own.hand_over(account_);
     } catch (const numerics::OverBudget&) {
       return made;
     }
+    Entries gone;
     const std::scoped_lock lock(mutex_);
     if (auto found = find(place, request, client)) return found;
-    entries_.push_front({place, request, made, 0, {}, {}});
-    requests_.set(requests_.bytes() + request.bytes());
-    note_use(entries_.front(), client);
-    make_room();  // others may have kept something meanwhile
+    entries_.push_front(
+        {place, request, made, account_->budget()->now(), std::chrono::steady_clock::now(), {client}, bytes});
+    bytes_ += bytes;
+    beside_.set(beside_.bytes() + unpaid);
+    make_room(gone);  // others may have kept something meanwhile
     return made;
   }
 
@@ -255,64 +266,76 @@ class DeviceCache : private numerics::DroppableOfClients {
     return nullptr;
   }
 
-  std::uint64_t sum() const {
-    std::uint64_t bytes = 0;
-    for (const Entry& entry : entries_) bytes += entry.bytes();
-    return bytes;
-  }
-
-  /// Drops what goes by the rule until all have at most the bound, with `more` that `client` is to get. False: what is
-  /// left is held, or within others' parts.
-  bool make_room(std::uint64_t more = 0, const std::string& client = {}) {
+  /// Takes out what goes by the rule until all are within the bounds, with one of `more` bytes that `client` is to get.
+  /// False: what is left is held, or within others' parts. As all that takes objects out, it leaves them to the caller,
+  /// who frees them without mutex_: thousands take milliseconds.
+  bool make_room(Entries& gone, std::uint64_t more = 0, const std::string& client = {}) {
     using At = typename Entries::iterator;
     const At added = entries_.end();
+    const std::uint64_t one = more > 0 ? 1 : 0;
     const auto now = std::chrono::steady_clock::now();
+    const auto fits = [&] { return bytes_ + more <= most_bytes_ && entries_.size() + one <= most_entries_; };
     // An object that its client loses may be the one's before: parts are counted anew then.
-    for (bool again = true; again && sum() + more > most_bytes_;) {
+    for (bool again = true; again && !fits();) {
       again = false;
-      std::map<std::string, std::vector<At>> owned;
-      if (more > 0) owned[client].push_back(added);
-      for (At entry = entries_.begin(); entry != entries_.end(); ++entry)
-        owned[entry->clients.front()].push_back(entry);
-      keep_equal_parts(
-          owned, most_bytes_, [&](At item) { return item == added ? more : item->bytes(); },
-          [&](At item) {
-            if (item == added || item->held()) return false;
-            again = true;
-            return lose(item);
-          },
-          [&](At item) { return item != added && !item->held() && now - item->used_at > lapses_; });
+      const auto keep = [&](std::uint64_t most, const auto& amount) {
+        std::map<std::string, std::vector<At>> owned;
+        if (more > 0) owned[client].push_back(added);
+        for (At entry = entries_.begin(); entry != entries_.end(); ++entry)
+          owned[entry->clients.front()].push_back(entry);
+        keep_equal_parts(
+            owned, most, amount,
+            [&](At item) {
+              if (item == added || item->held()) return false;
+              again = true;
+              return lose(item, gone);
+            },
+            [&](At item) { return item != added && !item->held() && now - item->used_at > lapses_; });
+      };
+      if (bytes_ + more > most_bytes_) keep(most_bytes_, [&](At item) { return item == added ? more : item->bytes; });
+      if (entries_.size() + one > most_entries_) keep(most_entries_, [](At) { return std::uint64_t{1}; });
     }
-    return sum() + more <= most_bytes_;
+    return fits();
   }
 
   /// The client that has it loses it. False: it is the one's now that used it before.
-  bool lose(typename Entries::iterator entry) {
+  bool lose(typename Entries::iterator entry, Entries& gone) {
     entry->clients.erase(entry->clients.begin());
     if (!entry->clients.empty()) return false;
-    drop(entry);
+    take_out(entry, gone);
     return true;
   }
 
-  /// The entry that was unused for longest, of those for which `wanted` is true; entries_.end() when all are in use.
-  template <class Wanted>
-  typename Entries::const_iterator longest_unused(const Wanted& wanted) const {
-    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
-      if (!entry->held() && wanted(*entry)) return std::next(entry).base();
-    return entries_.end();
+  void take_out(typename Entries::iterator entry, Entries& gone) {
+    beside_.set(beside_.bytes() - (entry->request.bytes() + kBytesBeside));
+    bytes_ -= entry->bytes;
+    gone.splice(gone.begin(), entries_, entry);
   }
 
-  void drop(typename Entries::const_iterator entry) {
-    requests_.set(requests_.bytes() - entry->request.bytes());
-    entries_.erase(entry);
-  }
+  // The members below take mutex_ themselves.
 
-  /// False: everything is in use.
-  bool drop_one() {
-    const auto entry = longest_unused([](const Entry&) { return true; });
-    if (entry == entries_.end()) return false;
-    drop(entry);
-    return true;
+  static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
+
+  /// Takes out entries that nobody holds and for which `goes` is true, what was unused for longest first, until they
+  /// have `bytes`. Those of one client, if that is given, which may be another's then.
+  template <class Goes>
+  Entries take_out(std::uint64_t bytes, const Goes& goes, bool of_client = false) {
+    Entries gone;
+    const std::scoped_lock lock(mutex_);
+    std::uint64_t left = worth_a_walk(bytes, bytes_);
+    for (auto next = entries_.end(); next != entries_.begin() && left > 0;) {
+      const auto entry = std::prev(next);
+      if (entry->held() || !goes(*entry)) {
+        next = entry;
+        continue;
+      }
+      left -= std::min(left, entry->bytes);
+      if (!of_client)
+        take_out(entry, gone);
+      else if (!lose(entry, gone))
+        next = entry;
+    }
+    return gone;
   }
 
   // The budget's calls. What lies on a GPU takes nothing of it.
@@ -320,39 +343,36 @@ class DeviceCache : private numerics::DroppableOfClients {
   static bool is_on_cpu(const Entry& entry) { return entry.place.first == numerics::Backend::cpu; }
   std::optional<std::uint64_t> unused_since() const override {
     const std::scoped_lock lock(mutex_);
-    const auto entry = longest_unused(is_on_cpu);
-    return entry == entries_.end() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+    const auto entry = std::find_if(entries_.rbegin(), entries_.rend(),
+                                    [](const Entry& each) { return !each.held() && is_on_cpu(each); });
+    return entry == entries_.rend() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
   }
-  void drop(std::uint64_t) override {
-    const std::scoped_lock lock(mutex_);
-    if (const auto entry = longest_unused(is_on_cpu); entry != entries_.end()) drop(entry);
-  }
+  void drop(std::uint64_t wanted) override { take_out(wanted, is_on_cpu); }
   Shares shares() const override {
     const std::scoped_lock lock(mutex_);
     Shares shares;
     for (const Entry& entry : entries_) {
       if (!is_on_cpu(entry)) continue;
       Share& share = shares[entry.clients.front()];
-      share.bytes += entry.bytes();
+      share.bytes += entry.bytes;
       if (!entry.held()) share.unused_since = entry.used;  // the last one is unused for longest
     }
     return shares;
   }
-  void drop_of(const std::string& client, std::uint64_t) override {
-    const std::scoped_lock lock(mutex_);
-    const auto entry =
-        longest_unused([&](const Entry& each) { return is_on_cpu(each) && each.clients.front() == client; });
-    if (entry != entries_.end()) lose(entries_.erase(entry, entry));  // the same place, as one that may be changed
+  void drop_of(const std::string& client, std::uint64_t wanted) override {
+    take_out(
+        wanted, [&](const Entry& each) { return is_on_cpu(each) && each.clients.front() == client; }, true);
   }
 
-  const std::uint64_t most_bytes_;
+  const std::uint64_t most_bytes_, most_entries_;
   const std::chrono::steady_clock::duration lapses_;        // a client's part in what it does not use
   const std::shared_ptr<numerics::MemoryAccount> account_;  // of the kept objects and their requests
-  numerics::MemoryShare requests_;                          // of the kept objects
+  numerics::MemoryShare beside_;                            // of the kept objects' requests and kBytesBeside
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::uint64_t made_ = 0;  // calls of get() that have ended making, in whatever way
   std::uint64_t hits_ = 0, misses_ = 0;
+  std::uint64_t bytes_ = 0;         // of all entries
   Entries entries_;                 // most recently used first
   std::vector<Making> being_made_;  // of calls of get() in progress
 };

@@ -1,6 +1,7 @@
 #include "gadgets/shared/trajectory_store.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -51,23 +52,12 @@ void TrajectoryStore::add(const std::string& owner, const std::string& key,
   share_.set(unpaid);
 }
 
-namespace {
-constexpr auto kAny = [](const auto& /*entry*/) { return true; };
-}  // namespace
-
-template <class Wanted>
-TrajectoryStore::Entries::const_iterator TrajectoryStore::longest_unused(const Wanted& wanted) const {
-  auto longest = entries_.end();
-  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry)
-    if (entry->known.use_count() == 1 && wanted(*entry) && (longest == entries_.end() || entry->used < longest->used))
-      longest = entry;
-  return longest;
-}
-
 std::optional<std::uint64_t> TrajectoryStore::unused_since() const {
   const std::scoped_lock lock(mutex_);
-  const auto entry = longest_unused(kAny);
-  return entry == entries_.end() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+  std::optional<std::uint64_t> since;
+  for (const Entry& entry : entries_)
+    if (is_unused(entry)) since = std::min(since.value_or(entry.used), entry.used);
+  return since;
 }
 
 TrajectoryStore::Shares TrajectoryStore::shares() const {
@@ -76,25 +66,40 @@ TrajectoryStore::Shares TrajectoryStore::shares() const {
   for (const Entry& entry : entries_) {
     Share& share = shares[entry.client];
     share.bytes += bytes_of(entry);
-    if (entry.known.use_count() == 1)
-      share.unused_since = std::min(share.unused_since.value_or(entry.used), entry.used);
+    if (is_unused(entry)) share.unused_since = std::min(share.unused_since.value_or(entry.used), entry.used);
   }
   return shares;
 }
 
-template <class Wanted>
-void TrajectoryStore::drop_one(const Wanted& wanted) {
+/// Drops entries that no scan holds and for which `goes` is true, what was unused for longest first, until they have
+/// `wanted` bytes. Needs no memory where all go.
+template <class Goes>
+void TrajectoryStore::drop_unused(std::uint64_t wanted, const Goes& goes) {
+  Entries gone;  // thousands take milliseconds: freed without the lock
   const std::scoped_lock lock(mutex_);
-  const auto entry = longest_unused(wanted);
-  if (entry == entries_.end()) return;
-  share_.set(share_.bytes() - unpaid_of(*entry));
-  entries_.erase(entry);
+  const auto can_go = [&](const Entry& entry) { return is_unused(entry) && goes(entry); };
+  std::uint64_t all = 0, last = std::numeric_limits<std::uint64_t>::max();
+  for (const Entry& entry : entries_) all += can_go(entry) ? bytes_of(entry) : 0;
+  if (wanted = worth_a_walk(wanted, all); wanted < all) {
+    UsesAndBytes unused;
+    for (const Entry& entry : entries_)
+      if (can_go(entry)) unused.emplace_back(entry.used, bytes_of(entry));
+    last = last_to_go(std::move(unused), wanted);
+  }
+  for (auto next = entries_.begin(); next != entries_.end();) {
+    const auto entry = next++;
+    if (!can_go(*entry) || entry->used > last) continue;
+    share_.set(share_.bytes() - unpaid_of(*entry));
+    gone.splice(gone.begin(), entries_, entry);
+  }
 }
 
-void TrajectoryStore::drop(std::uint64_t) { drop_one(kAny); }
+void TrajectoryStore::drop(std::uint64_t wanted) {
+  drop_unused(wanted, [](const Entry&) { return true; });
+}
 
-void TrajectoryStore::drop_of(const std::string& client, std::uint64_t) {
-  drop_one([&](const Entry& entry) { return entry.client == client; });
+void TrajectoryStore::drop_of(const std::string& client, std::uint64_t wanted) {
+  drop_unused(wanted, [&](const Entry& entry) { return entry.client == client; });
 }
 
 }  // namespace echotrain

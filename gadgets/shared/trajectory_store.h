@@ -70,10 +70,9 @@ class TrajectoryStore : private numerics::DroppableOfClients {
   static std::uint64_t unpaid_of(const Entry& entry) {
     return bytes_of(entry) - (entry.known->paid ? entry.known->bytes() : 0);
   }
-  template <class Wanted>
-  Entries::const_iterator longest_unused(const Wanted& wanted) const;
-  template <class Wanted>
-  void drop_one(const Wanted& wanted);
+  static bool is_unused(const Entry& entry) { return entry.known.use_count() == 1; }
+  template <class Goes>
+  void drop_unused(std::uint64_t wanted, const Goes& goes);
   std::optional<std::uint64_t> unused_since() const override;
   void drop(std::uint64_t wanted) override;
   Shares shares() const override;

@@ -1,6 +1,7 @@
 // The rule by which owners of something bounded give way to each other: nobody loses what is within an equal part.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -12,6 +13,26 @@ namespace echotrain {
 
 /// What nobody has used for so long is in no owner's part any more: it goes first.
 inline constexpr std::chrono::hours kPartLapses{7 * 24};
+
+/// The bytes that a keeper of `all` gives where `wanted` are asked for: who asks for little asks again, and a walk
+/// through thousands of small things is to bring more than one.
+inline std::uint64_t worth_a_walk(std::uint64_t wanted, std::uint64_t all) {
+  return std::max(wanted, std::min<std::uint64_t>(all / 64, 1 << 20));
+}
+
+/// Of each part of what is kept, when it was last used, and its bytes.
+using UsesAndBytes = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+/// The last use of the last part that has to go for `wanted` bytes, where what was unused for longest goes first.
+inline std::uint64_t last_to_go(UsesAndBytes parts, std::uint64_t wanted) {
+  std::sort(parts.begin(), parts.end());
+  std::uint64_t last = 0;
+  for (const auto& [used, bytes] : parts) {
+    if (wanted == 0) break;
+    wanted -= std::min(wanted, bytes);
+    last = used;
+  }
+  return last;
+}
 
 struct NeverLapsed {
   template <class Item>
