@@ -337,23 +337,27 @@ fs::path ScanStore::write(const Head& head, const std::string& payload) const {
   return text.size() <= most_bytes_ && write_beside(file(head.digest), text, temporary) ? temporary : fs::path();
 }
 
-/// The one to drop first of those in memory that have a file, if there are any; end() where there is none. What is
-/// nowhere else stays, however much memory others want.
-std::vector<ScanStore::Entry>::iterator ScanStore::longest_unused() {
-  return std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(!a.can_drop(), a.used) < std::pair(!b.can_drop(), b.used);
-  });
-}
-
+/// What is in memory and in no file stays, however much memory others want.
 std::optional<std::uint64_t> ScanStore::unused_since() const {
   const std::scoped_lock lock(mutex_);
-  const auto entry = const_cast<ScanStore*>(this)->longest_unused();
-  return entry == entries_.end() || !entry->can_drop() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+  std::optional<std::uint64_t> since;
+  for (const Entry& entry : entries_)
+    if (entry.can_drop()) since = std::min(since.value_or(entry.used), entry.used);
+  return since;
 }
 
-void ScanStore::drop(std::uint64_t) {
+void ScanStore::drop(std::uint64_t wanted) {
   const std::scoped_lock lock(mutex_);
-  if (const auto entry = longest_unused(); entry != entries_.end() && entry->can_drop()) forget_memory(*entry);
+  std::uint64_t all = 0, last = std::numeric_limits<std::uint64_t>::max();
+  for (const Entry& entry : entries_) all += entry.can_drop() ? entry.memory() : 0;
+  if (wanted = worth_a_walk(wanted, all); wanted < all) {  // else it needs no memory
+    UsesAndBytes unused;
+    for (const Entry& entry : entries_)
+      if (entry.can_drop()) unused.emplace_back(entry.used, entry.memory());
+    last = last_to_go(std::move(unused), wanted);
+  }
+  for (Entry& entry : entries_)
+    if (entry.can_drop() && entry.used <= last) forget_memory(entry);
   clean();
 }
 

@@ -104,7 +104,6 @@ class ScanStore : private numerics::Droppable {
   void forget_file(Entry& entry);
   void forget(Entry& entry);
   void clean();
-  std::vector<Entry>::iterator longest_unused();
   std::optional<std::uint64_t> unused_since() const override;
   void drop(std::uint64_t wanted) override;
 

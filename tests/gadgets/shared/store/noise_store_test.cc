@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <latch>
+#include <optional>
 #include <thread>
 
 #include "tests/support/resources.h"
@@ -54,6 +55,7 @@ class NoiseStoreTest : public ::testing::Test {
   std::shared_ptr<numerics::Resources> program(std::uint64_t bytes = 1 << 20, std::int64_t hours = 24,
                                                bool disk = true) const {
     numerics::ResourceOptions options = test_resource_options();
+    options.memory_budget = std::uint64_t{1} << 30;
     options.threads = 1;
     options.cache_folder = folder_;
     options.scan_store_bytes = bytes;
@@ -267,6 +269,39 @@ TEST_F(NoiseStoreTest, TheBudgetTakesBackTheMemoryOfWhatIsOnDisk) {
   resources->memory()->drop_unused();
   EXPECT_EQ(resources->memory()->used(), before);
   EXPECT_TRUE(store.find(noise_of("id")));
+}
+
+/// Counts how often a budget looks through all that is kept.
+class Walks final : public numerics::Droppable {
+ public:
+  explicit Walks(numerics::MemoryBudget& budget) : budget_(budget) { budget_.offer(*this); }
+  ~Walks() override { budget_.withdraw(*this); }
+  int count() const { return count_; }
+
+ private:
+  std::optional<std::uint64_t> unused_since() const override {
+    ++count_;
+    return std::nullopt;
+  }
+  void drop(std::uint64_t) override {}
+  numerics::MemoryBudget& budget_;
+  mutable int count_ = 0;
+};
+
+TEST_F(NoiseStoreTest, HundredsOfRecordsGiveTheirMemoryBackInAFewWalks) {
+  constexpr int kRecords = 300;
+  const auto resources = program(16 << 20);
+  const auto& budget = resources->memory();
+  NoiseStore& store = resources->get<NoiseStore>();
+  for (int i = 0; i < kRecords; ++i) store.add(noise_of(std::to_string(i)), record_of(4, i + 1));
+  const std::uint64_t kept = budget->used();
+  ASSERT_TRUE(budget->take(budget->left()));
+  const Walks walks(*budget);
+  EXPECT_TRUE(budget->take(kept / 2));
+  EXPECT_LE(walks.count(), 2);
+  const std::uint64_t one = kept / kRecords;
+  EXPECT_LE(budget->left(), 2 * one) << "no more than was wanted";
+  for (int i = 0; i < kRecords; i += 50) EXPECT_TRUE(store.find(noise_of(std::to_string(i)))) << i;
 }
 
 TEST_F(NoiseStoreTest, WhatIsNoMatrixIsNotKept) {
