@@ -44,40 +44,68 @@ void MemoryBudget::drop_unused() {
   while (Droppable* const next = longest_unused()) next->drop(std::numeric_limits<std::uint64_t>::max());
 }
 
-/// False: there is nothing that nobody uses.
-bool MemoryBudget::drop_next(std::uint64_t wanted) {
-  Droppable* const longest = longest_unused();
-  if (longest == nullptr) return false;
-  if (dynamic_cast<const DroppableOfClients*>(longest) == nullptr) {
-    longest->drop(wanted);
-    return true;
-  }
-  struct Client {
-    std::uint64_t bytes = 0, since = 0;
-    DroppableOfClients* keeper = nullptr;  // of what was unused for longest
-  };
-  std::map<std::string, Client> clients;
-  for (Droppable* each : droppable_) {
+namespace {
+
+struct KeptForClient {
+  std::string client;
+  std::uint64_t bytes = 0, since = 0;    // since: of what was unused for longest
+  DroppableOfClients* keeper = nullptr;  // which has that; null: all is used
+};
+
+/// The clients of whom something can go, first the one for whom most is kept, of equals the one that used it earlier.
+std::vector<KeptForClient> kept_for_clients(const std::vector<Droppable*>& keepers) {
+  std::map<std::string, KeptForClient> clients;
+  for (Droppable* each : keepers) {
     auto* const keeper = dynamic_cast<DroppableOfClients*>(each);
     if (keeper == nullptr) continue;
     for (const auto& [name, share] : keeper->shares()) {
-      Client& client = clients[name];
+      KeptForClient& client = clients[name];
       client.bytes += share.bytes;
       if (!share.unused_since || (client.keeper != nullptr && *share.unused_since >= client.since)) continue;
       client.keeper = keeper;
       client.since = *share.unused_since;
     }
   }
-  const std::pair<const std::string, Client>* most = nullptr;
-  for (const auto& each : clients) {
-    const Client& client = each.second;
+  std::vector<KeptForClient> found;
+  for (auto& [name, client] : clients) {
     if (client.keeper == nullptr) continue;
-    if (most == nullptr || client.bytes > most->second.bytes ||
-        (client.bytes == most->second.bytes && client.since < most->second.since))
-      most = &each;
+    client.client = name;
+    found.push_back(std::move(client));
   }
-  if (most != nullptr)  // else somebody uses it by now
-    most->second.keeper->drop_of(most->first, wanted);
+  std::sort(found.begin(), found.end(), [](const KeptForClient& a, const KeptForClient& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.since < b.since;
+  });
+  return found;
+}
+
+}  // namespace
+
+/// One walk through all keepers. Of clients, those give who have more than the others, down to one level, and not all
+/// that is wanted at once: who has most, and which keeper has what was unused for longest, changes meanwhile. False:
+/// there is nothing that nobody uses.
+bool MemoryBudget::drop_next(std::uint64_t wanted) {
+  constexpr std::uint64_t kOfWanted = 4, kOfBound = 1024;
+  Droppable* const longest = longest_unused();
+  if (longest == nullptr) return false;
+  if (dynamic_cast<const DroppableOfClients*>(longest) == nullptr) {
+    longest->drop(wanted);
+    return true;
+  }
+  const std::vector<KeptForClient> clients = kept_for_clients(droppable_);  // empty: somebody uses it by now
+  const std::uint64_t at_once = std::max({std::uint64_t{1}, wanted / kOfWanted, std::min(wanted, bound_ / kOfBound)});
+  std::uint64_t sum = 0, level = 0;
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    sum += clients[i].bytes;
+    level = (sum - std::min(sum, at_once)) / (i + 1);
+    if (i + 1 < clients.size() && level >= clients[i + 1].bytes) break;
+  }
+  const std::uint64_t before = used_, goal = before - std::min(before, wanted);
+  for (const KeptForClient& client : clients) {
+    if (client.bytes <= level || used_ <= goal) break;
+    client.keeper->drop_of(client.client, client.bytes - level);
+    for (Droppable* each : droppable_)  // where arrays go, their blocks are spare now
+      if (dynamic_cast<const DroppableOfClients*>(each) == nullptr && each->unused_since() == 0) each->drop(wanted);
+  }
   return true;
 }
 

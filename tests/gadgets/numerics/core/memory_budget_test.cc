@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -106,6 +108,63 @@ TEST(MemoryBudget, DropsOfTheClientForWhomMostIsKept) {
   EXPECT_EQ(nobodys.left(), 2u);
   EXPECT_TRUE(budget.take(50)) << "2, 7, 3 and 8, then what is nobody's";
   EXPECT_EQ(nobodys.left(), 1u);
+}
+
+/// As many things of 10 bytes as wanted for each client, which all go in one walk. Counts the walks.
+class Thousands final : public DroppableOfClients {
+ public:
+  Thousands(MemoryBudget& budget, std::map<std::string, std::uint64_t> things)
+      : budget_(budget), things_(std::move(things)) {
+    for (const auto& [client, count] : things_) budget_.add(10 * count);
+    budget_.offer(*this);
+  }
+  ~Thousands() override { budget_.withdraw(*this); }
+  std::uint64_t of(const std::string& client) const { return things_.at(client); }
+  int walks() const { return walks_; }
+
+ private:
+  std::optional<std::uint64_t> unused_since() const override { return 1; }
+  void drop(std::uint64_t wanted) override {
+    for (auto& [client, count] : things_) drop_of(client, wanted);
+  }
+  Shares shares() const override {
+    ++walks_;
+    Shares shares;
+    for (const auto& [client, count] : things_)
+      shares[client] = {10 * count, count == 0 ? std::nullopt : std::optional<std::uint64_t>(1)};
+    return shares;
+  }
+  void drop_of(const std::string& client, std::uint64_t wanted) override {
+    std::uint64_t& count = things_[client];
+    const std::uint64_t gone = std::min(count, wanted / 10 + (wanted % 10 == 0 ? 0 : 1));
+    count -= gone;
+    budget_.give(10 * gone);
+  }
+  MemoryBudget& budget_;
+  std::map<std::string, std::uint64_t> things_;
+  mutable int walks_ = 0;
+};
+
+// Each walk takes a quarter of what is still wanted, but no less than 1/1024 of the bound, 195 bytes: of 120,000 bytes
+// the first 18 walks leave less than 4 x 195; of 50,000 the first 15. So 22 and 19 walks, and some for what one
+// client's last thing takes from another's share.
+TEST(MemoryBudget, ThousandsOfThingsOfManyClientsGoInAFewWalks) {
+  constexpr std::uint64_t kThings = 20000, kStep = kThings / 1024 + 1;
+  std::map<std::string, std::uint64_t> things{{"A", 9000}, {"B", 5000}, {"C", 100}};
+  for (int i = 0; i < 59; ++i) things["many" + std::to_string(i)] = 100;
+  MemoryBudget budget(10 * kThings);
+  Thousands kept(budget, things);
+  ASSERT_EQ(budget.used(), budget.bound());
+  EXPECT_TRUE(budget.take(10 * 12000));
+  EXPECT_NEAR(static_cast<double>(kept.of("A")), 1000, kStep);
+  EXPECT_NEAR(static_cast<double>(kept.of("B")), 1000, kStep);
+  EXPECT_EQ(kept.of("C"), 100u) << "it has less than those";
+  EXPECT_LE(kept.walks(), 30);
+  EXPECT_TRUE(budget.take(10 * 5000)) << "of all, down to one level of 48";
+  for (const char* each : {"A", "B", "C", "many0", "many58"})
+    EXPECT_NEAR(static_cast<double>(kept.of(each)), 48, kStep) << each;
+  EXPECT_LE(kept.walks(), 60);
+  EXPECT_LE(budget.used(), budget.bound());
 }
 
 TEST(MemoryAccount, WhatIsReservedStaysForItsHolder) {
