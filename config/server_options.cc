@@ -60,8 +60,10 @@ OptionTable<CaptureOptions> capture_options() {
       .integer("reserve_mib", &O::reserve_mib, 0, 1 << 30,
                "space that captures leave free on their file system; there they stop as on a full disk; 0: none")
       .integer("keep_days", &O::keep_days, 0, 36500, "days after which captures are removed; 0 keeps them")
-      .integer("keep_gib", &O::keep_gib, 0, 1 << 20,
-               "size of all captures above which the oldest of the client that has most are removed; 0 keeps them");
+      .integer(
+          "keep_gib", &O::keep_gib, 0, 1 << 20,
+          "size of all captures, each of which counts 1 MiB at least, above which the oldest of the client that has "
+          "most are removed; 0 keeps them");
 }
 
 OptionTable<AdminOptions> admin_options() {

@@ -160,6 +160,7 @@ CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_pt
   salt_ = salt_of(options_.directory);
   writer_ = std::thread([this] { write_all(); });
   housekeeper_ = std::thread([this] { keep_house(); });
+  pruner_ = std::thread([this] { keep_pruned(); });
 }
 
 CaptureStore::~CaptureStore() { finish(); }
@@ -181,6 +182,12 @@ void CaptureStore::finish() {
   }
   housework_.notify_one();
   housekeeper_.join();
+  {
+    const std::scoped_lock lock(mutex_);
+    all_closed_ = true;
+  }
+  pruning_.notify_one();
+  pruner_.join();
 }
 
 std::shared_ptr<Capture> CaptureStore::open(std::uint64_t session, std::function<void()> wake,

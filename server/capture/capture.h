@@ -107,8 +107,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::shared_ptr<CaptureFile> file_;
 };
 
-/// All captures of a server, with one thread that writes and one that synchronises, closes and removes files, so that
-/// neither sessions nor writes wait for those.
+/// All captures of a server, with one thread that writes, one that synchronises and closes files, and one that removes
+/// old ones, so that neither sessions nor writes wait for those, nor a CLOSE for what others left.
 class CaptureStore {
  public:
   /// Prepares the folder (prepare_capture_directory). What waits is counted in `memory`.
@@ -159,6 +159,9 @@ class CaptureStore {
   void sync_sealed(Lock& lock);
   void close_files(std::vector<Closing> closing) const;
   void sync_open_files(Lock& lock);
+
+  // The one that removes.
+  void keep_pruned();
   void prune() const;
 
   const config::CaptureOptions options_;
@@ -168,7 +171,7 @@ class CaptureStore {
   std::string salt_;  // of the folder
 
   std::mutex mutex_;
-  std::condition_variable work_, housework_;
+  std::condition_variable work_, housework_, pruning_;
   std::deque<std::shared_ptr<Capture>> ready_;      // with something for the writer
   std::vector<std::shared_ptr<Capture>> captures_;  // not closed
   std::vector<protocol::Payload> spent_;            // the writer's, to be let go outside the lock
@@ -178,7 +181,8 @@ class CaptureStore {
   std::uint64_t known_free_ = 0;                   // the writer's: may be written before it asks again
   Clock::time_point known_free_until_;
   bool stopping_ = false, writer_done_ = false;
-  std::thread writer_, housekeeper_;
+  bool has_closed_ = false, all_closed_ = false;  // since the last pruning; for ever
+  std::thread writer_, housekeeper_, pruner_;
 };
 
 }  // namespace echotrain::server

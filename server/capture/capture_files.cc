@@ -29,6 +29,8 @@ namespace {
 
 constexpr std::string_view kSuffix = ".mrd";
 constexpr std::chrono::hours kLoneChecksumsStay{24};
+// A capture counts so much at least within keep_gib, which so bounds their number, too.
+constexpr std::uint64_t kLeastCounted = 1 << 20;
 
 /// Removes the first characters of `text` that `is_one` accepts; returns how many.
 template <class IsOne>
@@ -214,7 +216,8 @@ Removed remove_old_captures(const config::CaptureOptions& options, system_clock:
       owned[std::string(owners_in(file->path.filename().string())->client)].push_back(&*file);
   if (options.keep_gib > 0)
     keep_equal_parts(
-        owned, static_cast<std::uint64_t>(options.keep_gib) << 30, [](const Found* file) { return file->bytes; },
+        owned, static_cast<std::uint64_t>(options.keep_gib) << 30,
+        [](const Found* file) { return std::max(file->bytes, kLeastCounted); },
         [&](const Found* file) { return remove(*file); });
   return removed;
 }

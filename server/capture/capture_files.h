@@ -65,9 +65,9 @@ struct Removed {
   std::uint64_t bytes = 0;
 };
 /// Removes captures that are older than keep_days, and while all together are larger than keep_gib the oldest of the
-/// client that has most: one that has no more than an equal part loses none to others. Never the newest one, one that
-/// is being written, or a file whose name is not a capture's. Those whose name has no client are of one. Checksums
-/// whose capture is gone are removed after a day.
+/// client that has most: one that has no more than an equal part loses none to others. Each counts 1 MiB at least, so
+/// that their number is bounded, too. Never the newest one, one that is being written, or a file whose name is not a
+/// capture's. Those whose name has no client are of one. Checksums whose capture is gone are removed after a day.
 Removed remove_old_captures(const config::CaptureOptions& options, std::chrono::system_clock::time_point now);
 
 }  // namespace echotrain::server

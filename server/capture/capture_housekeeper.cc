@@ -17,6 +17,10 @@ using Sync = config::CaptureOptions::Sync;
 namespace {
 
 constexpr std::chrono::minutes kBetweenPrunings(10);
+// A pruning looks at each file of the folder. After a scan it comes this many times its last duration later, so that it
+// takes a twentieth of a core at most, or after this, whichever is sooner.
+constexpr int kRest = 20;
+constexpr std::chrono::seconds kLongestRest(10);
 // Of more files at once the whole file system is synchronised: each call of its own takes milliseconds.
 constexpr std::ptrdiff_t kMostOneByOne = 16;
 
@@ -25,30 +29,29 @@ constexpr std::ptrdiff_t kMostOneByOne = 16;
 void CaptureStore::keep_house() {
   const auto period = seconds(options_.sync_s);
   const bool periodic = options_.sync == Sync::periodic || options_.sync == Sync::before_close;
-  Clock::time_point prune_at = Clock::now();
-  Clock::time_point sync_at = periodic ? prune_at + period : Clock::time_point::max();
+  Clock::time_point sync_at = periodic ? Clock::now() + period : Clock::time_point::max();
   Lock lock(mutex_);
   for (;;) {
-    housework_.wait_until(lock, std::min(prune_at, sync_at),
-                          [this] { return writer_done_ || !closing_.empty() || !sealing_.empty(); });
+    const auto has_work = [this] { return writer_done_ || !closing_.empty() || !sealing_.empty(); };
+    if (periodic)
+      housework_.wait_until(lock, sync_at, has_work);
+    else
+      housework_.wait(lock, has_work);
     sync_sealed(lock);  // first: sessions wait for it
     if (writer_done_ && closing_.empty()) return;
     std::vector<Closing> closing = std::exchange(closing_, {});
     being_closed_ = closing.size();
-    const Clock::time_point now = Clock::now();
-    const bool pruning = !closing.empty() || now >= prune_at;
-    if (periodic && now >= sync_at) {
+    if (periodic && Clock::now() >= sync_at) {
       sync_open_files(lock);
       sync_at = Clock::now() + period;
     }
     lock.unlock();
     close_files(std::move(closing));
-    if (pruning) {
-      prune();
-      prune_at = Clock::now() + kBetweenPrunings;
-    }
     lock.lock();
-    being_closed_ = 0;
+    if (std::exchange(being_closed_, 0) > 0) {
+      has_closed_ = true;
+      pruning_.notify_one();
+    }
     for (const auto& capture : captures_)
       if (!capture->file_ && !capture->waiting_.empty()) schedule(*capture);  // it may have its file now
   }
@@ -101,6 +104,21 @@ void CaptureStore::sync_open_files(Lock& lock) {
     lock.lock();
     if (!failure.empty()) stop(*capture, failure);
   }
+}
+
+void CaptureStore::keep_pruned() {
+  Lock lock(mutex_);
+  do {
+    has_closed_ = false;
+    lock.unlock();
+    const Clock::time_point began = Clock::now();
+    prune();
+    const Clock::time_point ended = Clock::now();
+    lock.lock();
+    const auto rest = std::min<Clock::duration>(kRest * (ended - began), kLongestRest);
+    pruning_.wait_until(lock, ended + rest, [this] { return all_closed_; });
+    pruning_.wait_until(lock, ended + kBetweenPrunings, [this] { return all_closed_ || has_closed_; });
+  } while (!all_closed_ || has_closed_);
 }
 
 void CaptureStore::prune() const {

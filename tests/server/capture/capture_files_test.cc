@@ -5,8 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <ctime>
+#include <thread>
+
 #include "server/capture/capture.h"
 #include "tests/server/capture/capture_support.h"
+#include "tests/support/matter_of_time.h"
 
 namespace echotrain::server {
 namespace {
@@ -98,6 +103,17 @@ TEST_F(Retention, OneClientsCapturesPushOutNoneOfAnother) {
   EXPECT_THAT(folder_.names(), ElementsAre(name(1, little), name(4, much), name(5, much), name(6, much), name(7)));
   EXPECT_EQ(remove(0, 3).files, 2) << "each has its third";
   EXPECT_THAT(folder_.names(), ElementsAre(name(1, little), name(6, much), name(7)));
+}
+
+/// Each counts 1 MiB: of files of 10 bytes, 1,024 stay in 1 GiB.
+TEST_F(Retention, TinyCapturesAreBoundedInNumber) {
+  for (int i = 1; i <= 1030; ++i) file(name(i, "-aaaaaaaa"), 9 - i * 1e-3);
+  for (int i = 2001; i <= 2004; ++i) file(name(i, "-bbbbbbbb"), 10);
+  EXPECT_EQ(remove(0, 1).files, 10);
+  const auto left = folder_.names();
+  EXPECT_EQ(left.size(), 1024U);
+  EXPECT_TRUE(left.contains(name(2001, "-bbbbbbbb")) && left.contains(name(11, "-aaaaaaaa")));
+  EXPECT_FALSE(left.contains(name(10, "-aaaaaaaa")));
 }
 
 /// What cannot go yet counts, and nobody else pays for it.
@@ -199,6 +215,42 @@ TEST_F(Retention, RunsWhenAStoreBeginsAndWhenACaptureEnds) {
   capture->append(protocol::Payload::take(std::vector<char>{'x'}));
   capture->finish(true);
   EXPECT_TRUE(comes_true_soon([&] { return folder_.names() == std::set{capture->name()}; }));
+}
+
+/// Processor time of this process.
+double used_s() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Looking at 10,000 captures takes a while. For 20 times as long five scans end in each such while: no CLOSE waits for
+/// what the one before it has started, and it is not done again for each.
+TEST_F(Retention, KeepsNoCloseWaitingInALargeFolder) {
+  using Seconds = std::chrono::duration<double>;
+  for (int i = 1; i <= 10'000; ++i) std::ofstream(folder_.path() / name(i)) << "x";
+  config::CaptureOptions options = capture_to(folder_);
+  options.keep_gib = 1000;
+  options.sync = config::CaptureOptions::Sync::before_close;
+  const auto began = Clock::now();
+  const double used_before_it = used_s();
+  remove_old_captures(options, std::chrono::system_clock::now());
+  const Seconds once = Clock::now() - began;
+  const double once_used = used_s() - used_before_it;
+  CaptureStore store(options, nullptr, {{}, [](int) { return 0; }, {}});
+  const double used_before = used_s();
+  const auto first = Clock::now();
+  int closes = 0;
+  for (; Clock::now() - first < 20 * once; ++closes) {
+    const auto capture = store.open(1, [] {});
+    capture->append(protocol::Payload::take(std::vector<char>{'x'}));
+    capture->seal();
+    while (!capture->sealed()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    capture->finish(true);
+    std::this_thread::sleep_for(once / 5);
+  }
+  EXPECT_GT(closes, 30) << kMatterOfTime << "17 if each waits for a pruning of " << once.count() << " s";
+  EXPECT_LT(used_s() - used_before, 8 * once_used) << kMatterOfTime << closes << " closes, and one or two prunings";
 }
 
 }  // namespace
