@@ -9,7 +9,6 @@
 
 #include "gadgets/shared/store/equal_parts.h"
 #include "protocol/data/text.h"
-#include "server/net/identity.h"
 
 namespace echotrain::server {
 
@@ -41,7 +40,7 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   if (!scan.worth_telling()) return;
   auto one = std::make_shared<Ended>();
   one->id = scan.id();
-  one->client = counted_text(scan.peer());
+  one->client = scan.client();
   one->told = scan.json(/*pictures=*/false);
   one->told["state"] = "ended";
   one->told["outcome"] = summary.outcome;

@@ -14,6 +14,7 @@
 #include "protocol/data/text.h"
 #include "protocol/dicom/study.h"
 #include "protocol/dicom/values.h"
+#include "server/net/identity.h"
 
 namespace echotrain::server {
 
@@ -58,6 +59,7 @@ std::string without_subject(const std::string& attributes) {
 LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images,
                    LastMinute& delays, bool subject, std::shared_ptr<WhyScan> why)
     : status_(std::move(status)),
+      client_(counted_text(status_->peer)),
       images_(std::move(images)),
       delays_(delays),
       subject_(subject),
@@ -112,9 +114,9 @@ void LiveScan::image(const protocol::Image& image) {
   if (images_ && !subject_ && names_subject(image.attributes)) {
     protocol::Image nameless = image;
     nameless.attributes = without_subject(image.attributes);
-    images_->add(status_->id, nameless);
+    images_->add(status_->id, nameless, client_);
   } else if (images_) {
-    images_->add(status_->id, image);
+    images_->add(status_->id, image, client_);
   }
   const std::scoped_lock lock(mutex_);
   ++images_made_;

@@ -40,7 +40,7 @@ class LiveScan final : public ScanOnlooker {
            bool subject, std::shared_ptr<WhyScan> why = nullptr);
 
   std::uint64_t id() const { return status_->id; }
-  const std::string& peer() const { return status_->peer; }
+  const std::string& client() const { return client_; }
   /// For the view "Why"; null: nobody asks.
   const std::shared_ptr<WhyScan>& why() const { return why_; }
 
@@ -66,6 +66,7 @@ class LiveScan final : public ScanOnlooker {
 
  private:
   const std::shared_ptr<const SessionStatus> status_;
+  const std::string client_;  // its address, as it is counted
   const std::shared_ptr<RecentImages> images_;
   LastMinute& delays_;
   const bool subject_;

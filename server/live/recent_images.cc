@@ -10,7 +10,8 @@
 namespace echotrain::server {
 
 namespace {
-// Images that wait to be copied keep memory of their scan. Copying takes less time than making them.
+// Images that wait to be copied keep memory of their scan; these bounds are for one client. Copying takes less time
+// than making them.
 constexpr std::uint64_t kMostWaitingBytes = 64 << 20;
 constexpr std::size_t kMostWaiting = 64;
 constexpr std::size_t kMostKept = 100'000;
@@ -83,20 +84,25 @@ std::uint64_t RecentImages::size_of(const protocol::Image& image) {
   return sizeof(KeptImage) + image.pixels.bytes.size() + image.attributes.size();
 }
 
-void RecentImages::add(std::uint64_t session, const protocol::Image& image) {
+// An image counts so much at least that the bound is one of their number, too.
+std::uint64_t RecentImages::counted(std::uint64_t bytes) const { return std::max(bytes, bound_ / kMostKept + 1); }
+
+void RecentImages::add(std::uint64_t session, const protocol::Image& image, const std::string& client) {
   const std::uint64_t bytes = size_of(image);
   {
     const std::scoped_lock lock(waiting_mutex_);
+    const auto found = queued_.find(client);
+    const Queued queued = found == queued_.end() ? Queued() : found->second;
     // One image may be larger than what may wait.
-    const bool room =
-        waiting_.empty() || (waiting_.size() < kMostWaiting && waiting_bytes_ + bytes <= kMostWaitingBytes);
+    const bool room = queued.images == 0 || (queued.images < kMostWaiting && queued.bytes + bytes <= kMostWaitingBytes);
     // What its header does not describe cannot be shown.
     if (bytes > bound_ || !room || protocol::pixel_bytes(image.head, bound_) != image.pixels.bytes.size()) {
       ++left_out_;
       return;
     }
-    waiting_.push_back({session, image});
-    waiting_bytes_ += bytes;
+    Queued& now_queued = queued_[client];  // first: what follows may run out of memory
+    waiting_.push_back({session, image, client});
+    now_queued = {queued.images + 1, queued.bytes + bytes};
   }
   work_.notify_one();
 }
@@ -108,7 +114,9 @@ void RecentImages::copy_all() {
     if (ending_) return;
     Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
-    waiting_bytes_ -= size_of(next.image);
+    const auto queued = queued_.find(next.client);
+    queued->second.bytes -= size_of(next.image);
+    if (--queued->second.images == 0) queued_.erase(queued);
     lock.unlock();
     try {
       keep(std::move(next));
@@ -120,15 +128,15 @@ void RecentImages::copy_all() {
 }
 
 void RecentImages::keep(Waiting waiting) {
-  const std::uint64_t bytes = size_of(waiting.image);
+  const std::uint64_t bytes = size_of(waiting.image), counts = counted(bytes);
   auto kept = std::make_shared<KeptImage>(budget_);
   // Takes memory that is free, or that of older images; never what others could have.
   for (;;) {
     std::shared_ptr<KeptImage> oldest;
     {
       const std::scoped_lock lock(mutex_);
-      if (kept_bytes_ + bytes <= bound_ && kept_.size() < kMostKept && budget_->take_if_it_fits(bytes)) break;
-      oldest = take_oldest();
+      if (kept_counted_ + counts <= bound_ && budget_->take_if_it_fits(bytes)) break;
+      oldest = take_oldest(waiting.client, counts);
       if (!oldest) {
         ++left_out_;
         return;
@@ -140,20 +148,37 @@ void RecentImages::keep(Waiting waiting) {
   kept->image.head = waiting.image.head;
   kept->image.attributes = std::move(waiting.image.attributes);
   kept->session = waiting.session;
+  kept->client = std::move(waiting.client);
   kept->used = budget_->now();
   const std::scoped_lock lock(mutex_);
   kept->number = ++last_;
   newest_ = {kept->number, kept->session};
   kept_bytes_ += bytes;
+  kept_counted_ += counts;
   kept_of_[kept->session].push_back(kept);
-  kept_.push_back(std::move(kept));
+  Part& part = kept_[kept->client];
+  part.counted += counts;
+  part.images.push_back(std::move(kept));
 }
 
-std::shared_ptr<KeptImage> RecentImages::take_oldest() {
-  if (kept_.empty()) return nullptr;
-  std::shared_ptr<KeptImage> oldest = std::move(kept_.front());
-  kept_.pop_front();
+// The client that has most loses its oldest, where `client` has `more` beside what is kept; null: that is `client`, and
+// nothing of it is kept.
+std::shared_ptr<KeptImage> RecentImages::take_oldest(const std::string& client, std::uint64_t more) {
+  auto most = kept_.find(client);
+  std::uint64_t has = more + (most == kept_.end() ? 0 : most->second.counted);
+  for (auto each = kept_.begin(); each != kept_.end(); ++each)
+    if (each->first != client && each->second.counted > has) {
+      most = each;
+      has = each->second.counted;
+    }
+  if (most == kept_.end()) return nullptr;
+  Part& part = most->second;
+  std::shared_ptr<KeptImage> oldest = std::move(part.images.front());
+  part.images.pop_front();
+  part.counted -= counted(oldest->bytes);
+  if (part.images.empty()) kept_.erase(most);
   kept_bytes_ -= oldest->bytes;
+  kept_counted_ -= counted(oldest->bytes);
   const auto of_session = kept_of_.find(oldest->session);  // whose oldest it is
   of_session->second.pop_front();
   if (of_session->second.empty()) kept_of_.erase(of_session);
@@ -204,8 +229,9 @@ std::uint64_t RecentImages::bytes() const {
 
 std::optional<std::uint64_t> RecentImages::unused_since() const {
   const std::scoped_lock lock(mutex_);
-  if (kept_.empty()) return std::nullopt;
-  return kept_.front()->used;
+  std::optional<std::uint64_t> since;
+  for (const auto& [client, part] : kept_) since = std::min(since.value_or(UINT64_MAX), part.images.front()->used);
+  return since;
 }
 
 void RecentImages::drop(std::uint64_t wanted) {
@@ -213,7 +239,7 @@ void RecentImages::drop(std::uint64_t wanted) {
   {
     const std::scoped_lock lock(mutex_);
     for (std::uint64_t freed = 0; freed < std::max<std::uint64_t>(1, wanted);) {
-      std::shared_ptr<KeptImage> oldest = take_oldest();
+      std::shared_ptr<KeptImage> oldest = take_oldest({}, 0);
       if (!oldest) break;
       freed += oldest->bytes;
       dropped.push_back(std::move(oldest));

@@ -31,21 +31,23 @@ struct KeptImage {
   std::uint64_t bytes = 0;    ///< that were taken from the budget
   std::uint64_t number = 0;   ///< counts all images of the server from 1
   std::uint64_t session = 0;  ///< that made it
+  std::string client;         ///< whose that is
   std::uint64_t used = 0;     ///< by MemoryBudget::now()
   protocol::Image image;      ///< with pixels of its own
 };
 
-/// Keeps images up to a bound, which is within the one budget: a scan that needs the memory gets it, and the oldest
-/// images go first. Thread-safe.
+/// Keeps images up to a bound, which is within the one budget: a scan that needs the memory gets it. Where room is
+/// short, the client that has most loses its oldest (as in keep_equal_parts): one with no more than an equal part loses
+/// none to others. Thread-safe.
 class RecentImages final : public numerics::Droppable {
  public:
   /// Not 0.
   RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::MemoryBudget> budget);
   ~RecentImages() override;
 
-  /// Takes an image; a thread of this copies its pixels. What does not fit is left out. Waits for none of those who
-  /// look: they have a lock of their own.
-  void add(std::uint64_t session, const protocol::Image& image);
+  /// Takes an image of a session of `client`; a thread of this copies its pixels. What does not fit is left out. Waits
+  /// for none of those who look: they have a lock of their own.
+  void add(std::uint64_t session, const protocol::Image& image, const std::string& client = {});
   /// The newest of a session; null: none.
   std::shared_ptr<const KeptImage> newest(std::uint64_t session) const;
   std::shared_ptr<const KeptImage> find(std::uint64_t session, std::uint64_t number) const;
@@ -75,12 +77,23 @@ class RecentImages final : public numerics::Droppable {
   struct Waiting {
     std::uint64_t session;
     protocol::Image image;
+    std::string client;
+  };
+  struct Queued {
+    std::size_t images = 0;
+    std::uint64_t bytes = 0;
+  };
+  using Images = std::deque<std::shared_ptr<KeptImage>>;  // the oldest first
+  struct Part {
+    Images images;
+    std::uint64_t counted = 0;
   };
   class SparePixels;
   static std::uint64_t size_of(const protocol::Image& image);
   void copy_all();
   void keep(Waiting waiting);
-  std::shared_ptr<KeptImage> take_oldest();  // with mutex_ held
+  std::uint64_t counted(std::uint64_t bytes) const;
+  std::shared_ptr<KeptImage> take_oldest(const std::string& client, std::uint64_t more);  // with mutex_ held
 
   const std::uint64_t bound_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;
@@ -88,15 +101,14 @@ class RecentImages final : public numerics::Droppable {
   std::mutex waiting_mutex_;  // of scans, and of the thread; never held together with mutex_
   std::condition_variable work_;
   std::deque<Waiting> waiting_;
-  std::uint64_t waiting_bytes_ = 0;
+  std::map<std::string, Queued> queued_;  // of it, by client
   bool ending_ = false;
   std::atomic<std::uint64_t> left_out_ = 0;
 
   mutable std::mutex mutex_;
-  using Images = std::deque<std::shared_ptr<KeptImage>>;  // the oldest first
-  Images kept_;
+  std::map<std::string, Part> kept_;         // by client
   std::map<std::uint64_t, Images> kept_of_;  // the same, by session
-  std::uint64_t kept_bytes_ = 0, last_ = 0;
+  std::uint64_t kept_bytes_ = 0, kept_counted_ = 0, last_ = 0;
   Newest newest_;
   std::thread thread_;
 };

@@ -79,6 +79,61 @@ TEST(RecentImages, KeepsTheNewestWithinItsBound) {
   EXPECT_EQ(budget->used(), 0U);
 }
 
+/// Room for six images. A client with a third of it or less loses none to the others, also to scans that need memory.
+TEST(RecentImages, OfOneClientPushOutNoneOfAnother) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>(40'000);
+  RecentImages images(30'000, budget);
+  std::uint64_t made = 0;
+  const auto add = [&](std::uint64_t session, const std::string& client) {
+    images.add(session, image(32, 32, 0), client);
+    EXPECT_TRUE(wait_until([&] { return images.newest().number == made + 1; }));
+    ++made;
+  };
+  add(1, "little");
+  add(2, "little");
+  for (int i = 0; i < 20; ++i) add(3, "much");
+  add(4, "other");
+  EXPECT_EQ(images.extent(1).count, 1U);
+  EXPECT_EQ(images.extent(2).count, 1U);
+  EXPECT_EQ(images.extent(3).count, 3U);
+  EXPECT_EQ(images.extent(4).count, 1U);
+  ASSERT_TRUE(budget->take(14'000));  // one image goes for it
+  EXPECT_EQ(images.extent(1).count, 1U);
+  EXPECT_EQ(images.extent(3).count, 2U);
+  EXPECT_EQ(images.extent(3).last, 22U);
+  budget->give(14'000);
+}
+
+/// At most 100,000 are kept.
+TEST(RecentImages, TinyOnesOfOneClientPushOutNoneOfAnother) {
+  RecentImages images(256 << 20, std::make_shared<numerics::MemoryBudget>());
+  const protocol::Image tiny = image(1, 1, 0);
+  images.add(1, tiny, "little");
+  std::uint64_t made = 0;
+  for (; made < 100'010; ++made) {
+    if (made % 60 == 0) {
+      ASSERT_TRUE(wait_until([&] { return images.newest().number == made + 1; }));
+    }
+    images.add(2, tiny, "much");
+  }
+  ASSERT_TRUE(wait_until([&] { return images.newest().number == made + 1; }));
+  EXPECT_EQ(images.left_out(), 0U);
+  EXPECT_EQ(images.extent(1).count, 1U);
+  EXPECT_LT(images.extent(2).count, 100'000U);
+  EXPECT_GT(images.extent(2).count, 99'000U);
+}
+
+/// Those that wait to be copied wait in parts, too: the thread copies the first one for longer than it takes to add
+/// all.
+TEST(RecentImages, AFloodOfOneClientLeavesOutNoneOfAnother) {
+  RecentImages images(1 << 30, std::make_shared<numerics::MemoryBudget>());
+  const protocol::Image large = image(2048, 2048, 0);
+  for (int i = 0; i < 200; ++i) images.add(1, large, "much");
+  ASSERT_GT(images.left_out(), 0U);
+  images.add(2, large, "little");
+  EXPECT_TRUE(wait_until([&] { return images.extent(2).count == 1; }));
+}
+
 TEST(RecentImages, GiveWayToScans) {
   const auto budget = std::make_shared<numerics::MemoryBudget>(20'000);
   RecentImages images(15'000, budget);
