@@ -221,6 +221,18 @@ bool Reservations::Ticket::is_to_end_idle() {
   return ends_;
 }
 
+bool Reservations::Ticket::is_to_end_crawling() {
+  const std::scoped_lock lock(all_->mutex_);
+  const auto now = Clock::now();
+  const Sums sums = all_->sums();
+  if (std::any_of(all_->line_.begin(), all_->line_.end(), [&](const Ticket* each) {
+        return each->wish_.address != wish_.address && now >= each->waits_since_ + all_->pause_ &&
+               all_->is_due(*each, sums);
+      }))
+    ends_ = true;
+  return ends_;
+}
+
 void Reservations::Ticket::is_stuck() {
   const std::scoped_lock lock(all_->mutex_);
   stuck_ = true;

@@ -81,6 +81,8 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     /// Its scan does nothing for the moment: it is to end already while others wait, where it borrows, and the scans of
     /// its address that need not end have more than one address may reserve.
     bool is_to_end_idle();
+    /// Next to no data of its scan come: it is to end as soon as a scan of another address has waited for the pause.
+    bool is_to_end_crawling();
     /// Its scan hangs: what it has does not come back, and nobody asks for it.
     void is_stuck();
     /// Other scans of its address that had their memory when this one got its own. Valid once granted.

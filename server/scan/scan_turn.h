@@ -52,6 +52,8 @@ class ScanTurn {
   std::uint64_t give_back_unused_memory();
   /// See Reservations::Ticket; `idle`: see is_to_end_idle().
   bool is_to_end(bool idle) { return memory_ && (idle ? memory_->is_to_end_idle() : memory_->is_to_end()); }
+  /// See Reservations::Ticket.
+  bool is_to_end_crawling() { return memory_ && memory_->is_to_end_crawling(); }
   /// For the client of a scan that is to end: what it takes beyond its reservation, and what to do.
   std::string why_it_ends() const;
   /// After give_back_unused_memory(): asks for it again. Never refused.

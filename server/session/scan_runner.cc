@@ -29,6 +29,7 @@ ScanRunner::ScanRunner(Connection& connection, Watchdog& watchdog)
       turn_(connection.environment.reservations, connection.environment.compute, connection.options.max_waiting,
             client_of(connection)) {
   watchdog_.on_pause([this] { pause(); });
+  watchdog_.on_crawl([this] { end_crawling(); });
   watchdog_.on_look([this](Clock::time_point now) { look_at_progress(now); });
 }
 
@@ -180,6 +181,18 @@ void ScanRunner::end_borrowing(bool idle) {
                              idle ? "others wait for memory, (almost) no data of this scan have come"
                                   : "others have waited for memory",
                              connection_.options.pause_s, turn_.why_it_ends())});
+  cancel();
+}
+
+void ScanRunner::end_crawling() {
+  if (gives_way_ || !worker_ || !turn_.is_to_end_crawling()) return;
+  gives_way_ = true;
+  connection_.fail(
+      {"budget",
+       fmt::format("others wait for memory, and in {} s (three times idle_timeout_s) fewer data of this scan "
+                   "have come than would fill the {} MiB that it uses within two days; send it again when "
+                   "its data are there",
+                   kCrawl * connection_.options.idle_timeout_s, (connection_.status->account->used() >> 20) + 1)});
   cancel();
 }
 

@@ -77,6 +77,7 @@ class ScanRunner {
   void end_trial();
   void pause();
   void end_borrowing(bool idle);
+  void end_crawling();
   void ask_again();
   void look_for_turn();
   void go_on();
@@ -95,7 +96,7 @@ class ScanRunner {
   bool own_ = false;                               // the pipeline is one of the server's, not its client's
   bool on_trial_ = false;
   bool paused_ = false;       // the worker does nothing until it has its place again
-  bool gives_way_ = false;    // it is to end, because it has borrowed what others wait for
+  bool gives_way_ = false;    // it is to end, because others wait for its memory
   bool asked_again_ = false;  // for that place, and for memory that was called back meanwhile
 };
 

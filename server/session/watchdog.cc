@@ -21,6 +21,10 @@ constexpr double kSlowestLink = 16 << 10;
 // why it is this long: the first readout of a Cartesian frame allocates its k-space, and up to four fifths stay unused
 // while the frame comes. All of its lines may then take an hour, and a fourth of them (R = 4) 15 minutes.
 constexpr double kFilledWithin_s = 4 * 3600;
+// Memory that is used is not lent, but it does not stay for ever with who opens frames and completes none: data have to
+// come so fast that they would fill it within this time [s]. No scan is so slow: a fourth of a volume's samples within
+// 15 minutes would fill within 38 hours 38 times the volume (least squares in 3D, one channel), and others use less.
+constexpr double kUsedFilledWithin_s = 48 * 3600;
 // Compressed samples count as what they are expanded to, up to so many times what came: zeros cost nothing to send.
 constexpr std::uint64_t kMostExpanded = 4;
 
@@ -65,6 +69,7 @@ void Watchdog::check(Clock::time_point now) {
   }
   check_alarm(now);
   check_pause(now);
+  check_crawl(now);
   if (place_until_) connection_.environment.reservations->look_now_and_then();
   check_spill(now);
   if (write_ && need_not_read()) *write_ = {now, written_};
@@ -104,6 +109,19 @@ void Watchdog::check_pause(Clock::time_point now) {
   if (pause_ && awaited_ == Awaited::data && !connection_.ending() &&
       (trickles || now > last_data_ + seconds(options_.pause_s)))
     pause_();
+}
+
+void Watchdog::check_crawl(Clock::time_point now) {
+  if ((held_since_ && fault_ == Fault::server) || place_until_) return;  // nothing can come
+  const double time_s = kCrawl * options_.idle_timeout_s;
+  const double slowest = static_cast<double>(connection_.status->account->used()) / kUsedFilledWithin_s;
+  crawls_ = crawls_ && static_cast<double>(data_in() - crawled_.bytes) < slowest * time_s;
+  if (now >= crawled_.began + seconds(time_s)) crawls_ = stalled(crawled_, now, time_s, data_in(), slowest);
+  if (crawls_ && crawl_ && awaited_ == Awaited::data && !connection_.ending()) crawl_();
+}
+
+void Watchdog::excuse_crawl(Clock::time_point since, Clock::time_point now) {
+  crawled_.began = std::min(now, crawled_.began + (now - since));
 }
 
 // A client that sends again need not read again.
@@ -196,7 +214,10 @@ void Watchdog::set_spilling(bool spilling, Clock::time_point now) {
 void Watchdog::excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault) {
   if (!since) return;
   message_.began = now;
-  if (fault == Fault::server) pace_ = {now, data_in()};
+  if (fault == Fault::server) {
+    pace_ = {now, data_in()};
+    excuse_crawl(*since, now);
+  }
   if (awaited_ == Awaited::data && fault == Fault::server) {
     awaited_since_ = std::min(now, awaited_since_ + (now - *since));
     last_data_ = std::min(now, last_data_ + (now - *since));
@@ -227,6 +248,7 @@ void Watchdog::place_wait_begins(Clock::time_point since) {
 }
 
 void Watchdog::place_wait_ends(Clock::time_point now) {
+  if (place_until_) excuse_crawl(*place_until_ - seconds(options_.wait_timeout_s), now);
   place_until_.reset();
   last_data_ = now;
   pace_ = {last_data_, data_in()};

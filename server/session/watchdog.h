@@ -13,6 +13,9 @@
 
 namespace echotrain::server {
 
+/// How many times idle_timeout_s too few data may come before a scan crawls: its client may pause for almost that time.
+inline constexpr double kCrawl = 3;
+
 /// Keeps all deadlines of a session by one clock, so that reads and writes need no timers of their own. The other parts
 /// tell it what they do. Neither bytes that drip in or out nor messages without data keep a session alive, and large
 /// messages on slow links have the time they need (docs/protocol.md, "Deadlines"). For the session's strand.
@@ -76,6 +79,10 @@ class Watchdog {
   /// borrows, less than 16 KiB/s. Compressed samples count as up to four times what came of them.
   void on_pause(std::function<void()> ring) { pause_ = std::move(ring); }
 
+  /// Calls `ring` again and again while the scan crawls: in kCrawl times idle_timeout_s less has come than would fill
+  /// within two days what it uses, and since then as well.
+  void on_crawl(std::function<void()> ring) { crawl_ = std::move(ring); }
+
   /// Calls `look` at each look at the clock, also when the peer is lost.
   void on_look(std::function<void(Clock::time_point)> look) { look_ = std::move(look); }
 
@@ -101,6 +108,8 @@ class Watchdog {
   void excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault);
   void check_alarm(Clock::time_point now);
   void check_pause(Clock::time_point now);
+  void check_crawl(Clock::time_point now);
+  void excuse_crawl(Clock::time_point since, Clock::time_point now);
   void check_spill(Clock::time_point now);
   bool need_not_read() const;
   bool is_watched() const;
@@ -130,9 +139,11 @@ class Watchdog {
   std::optional<Period> write_;
   std::uint64_t written_ = 0;  // of the write under way
   std::optional<Alarm> alarm_;
-  std::function<void()> pause_;
+  std::function<void()> pause_, crawl_;
   std::function<void(Clock::time_point)> look_;
   Period pace_{began_};                   // of data_in() while the session takes it
+  Period crawled_{began_};                // the same, of kCrawl times idle_timeout_s
+  bool crawls_ = false;                   // in the last one, and since then
   std::uint64_t expanded_ = 0;            // what compressed samples are beyond what came
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on; less what is excused
   std::optional<Clock::time_point> place_until_, drain_until_;

@@ -344,6 +344,43 @@ def test_many_addresses_that_send_a_little_do_not_hold_the_memory(start):
         assert waited >= 1
 
 
+class Crawlers(Tricklers):
+    """Tricklers that use three quarters of what they have reserved: each of their first two readouts opens a volume, and
+    none is completed."""
+
+    def reserve(self, source, mib):
+        super().reserve(source, mib)
+        at = 2 + wire.ACQUISITION_HEAD.fields["idx"][1] + wire.COUNTERS.fields["contrast"][1]
+        for contrast in range(2):
+            readout = bytearray(wire.acquisition(np.zeros((1, 256), np.complex64)))
+            struct.pack_into("<H", readout, at, contrast)
+            self.holders[-1].sendall(readout)
+
+    def trickle(self):
+        readout = wire.acquisition(np.zeros((1, 256), np.complex64))  # 2.3 KiB
+        while not self.stop.wait(1.5):
+            for holder in self.holders:
+                try:
+                    holder.sendall(readout)
+                except OSError:
+                    pass
+
+
+def test_who_opens_frames_and_completes_none_does_not_keep_the_memory(start):
+    """Two addresses use 330 of the 448 MiB that they may reserve, and send a readout now and then: 1.5 KiB/s each, where 2
+    would fill it within two days. What they lend is not enough."""
+    server = start("--memory-mib", MEMORY_MIB, "--pause-s", 3, "--idle-timeout-s", 3, "--wait-timeout-s", 90)
+    with Crawlers(server) as crawlers:
+        for source in (HOSTILE, OTHER):
+            crawlers.reserve(source, 448)
+        wait_until(lambda: memory_taken(server) >= 890, what="the large reservations")
+        scan = scan_of(matrix=1280, coils=8)  # reserves 301 MiB
+        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=GOOD)
+        assert len(reply.images) == 1, reply.texts
+        assert any("waiting for memory" in text for text in reply.texts), reply.texts
+        assert "in 9 s (three times idle_timeout_s) fewer data of this scan have come" in server.text()
+
+
 def hold_by_borrowing(server, matrix, channels):
     """A scan whose header says one channel and whose readouts have more; its frame lacks a line. None: it was ended."""
     system = "<receiverChannels>1</receiverChannels>"

@@ -295,6 +295,24 @@ TEST_F(ReservationsTest, AnIdleScanThatBorrowsBeyondTheHalfOfItsAddressEnds) {
   EXPECT_TRUE(one->is_to_end_idle()) << "it stays so";
 }
 
+TEST_F(ReservationsTest, AScanThatCrawlsEndsWhenAnotherAddressHasWaited) {
+  for (const bool long_enough : {true, false}) {
+    const auto all =
+        std::make_shared<Reservations>(budget_, 4, long_enough ? Clock::duration() : std::chrono::hours(1));
+    auto one = all->ask({account(), 30, "a"}, [] {}), two = all->ask({account(), 50, "b"}, [] {});
+    auto three = all->ask({account(), 10, "c"}, [] {}), own = all->ask({account(), 20, "a"}, [] {});
+    ASSERT_TRUE(!own->granted() && all->calls_back());
+    EXPECT_FALSE(one->is_to_end_crawling()) << "its own address waits";
+    auto other = all->ask({account(), 30, "d"}, [] {});
+    ASSERT_FALSE(other->granted());
+    EXPECT_EQ(one->is_to_end_crawling(), long_enough);
+    other.reset();
+    own.reset();
+    EXPECT_EQ(one->is_to_end_crawling(), long_enough) << "it stays so";
+    EXPECT_FALSE(two->is_to_end_crawling()) << "nobody waits any more";
+  }
+}
+
 /// Scans that borrow end at once when others wait.
 class BorrowingTest : public ReservationsTest {
  protected:

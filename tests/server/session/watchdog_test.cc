@@ -231,6 +231,67 @@ TEST(Watchdog, ASlowScanThatReservesLittleKeepsIt) {
   EXPECT_TRUE(cine.pauses_at(0.17));
 }
 
+// 480 MiB are filled within two days by 2.84 KiB/s. idle_timeout_s is 20, so it is looked at each minute.
+struct Crawling {
+  Crawling() {
+    session.connection.status->account->add(480 * kMib);
+    session.watchdog.on_crawl([this] { rung = true; });
+    session.data(0);
+  }
+  /// Whether the scan crawls after `for_s` more, each ten of which bring data, as much as `kib_s` would.
+  bool crawls(double kib_s, double for_s = 60) {
+    for (const double end = s + for_s; s < end;) {
+      s += 10;
+      session.connection.status->bytes_in += static_cast<std::uint64_t>(10 * kib_s * 1024);
+      session.data(s);
+      rung = false;
+      EXPECT_EQ(session.look(s), "");
+    }
+    return rung;
+  }
+  Watched session;
+  double s = 1;  // a moment after the first period began
+  bool rung = false;
+};
+
+TEST(Watchdog, AScanCrawlsThatWouldFillWhatItUsesInMoreThanTwoDays) {
+  Crawling scan;
+  EXPECT_FALSE(scan.crawls(0, 50)) << "it may pause";
+  EXPECT_TRUE(scan.crawls(2.7, 10));
+  EXPECT_TRUE(scan.crawls(2.7)) << "again and again";
+  EXPECT_TRUE(scan.crawls(2.7));
+  EXPECT_FALSE(scan.crawls(100, 10)) << "as soon as a minute's data have come";
+  EXPECT_FALSE(scan.crawls(3.0));
+  EXPECT_FALSE(scan.crawls(3.0));
+  scan.session.connection.status->account->add(480 * kMib);
+  EXPECT_TRUE(scan.crawls(3.0)) << "it uses more";
+  scan.session.connection.end.closed = true;
+  EXPECT_FALSE(scan.crawls(0, 10)) << "all has come";
+}
+
+TEST(Watchdog, AScanDoesNotCrawlWhileTheServerTakesNoData) {
+  for (const bool by_place : {true, false}) {
+    Crawling scan;
+    Watchdog& watchdog = scan.session.watchdog;
+    EXPECT_FALSE(scan.crawls(0, 40));
+    watchdog.set_reading(false);
+    if (by_place) {
+      watchdog.place_wait_begins(scan.session.at(41));
+      scan.session.look(100);
+      watchdog.place_wait_ends(scan.session.at(100));
+    } else {
+      watchdog.hold_back(scan.session.at(41));
+      scan.session.look(100);
+      watchdog.release(scan.session.at(100));
+    }
+    watchdog.set_reading(true);
+    scan.s = 100;
+    scan.session.data(100);
+    EXPECT_FALSE(scan.crawls(0, 10));
+    EXPECT_TRUE(scan.crawls(0, 20)) << "but the time before that counts";
+  }
+}
+
 TEST(Watchdog, ThePaceIsThatOfTheTimeInWhichTheServerTakesData) {
   for (const auto fault : {Watchdog::Fault::server, Watchdog::Fault::client}) {
     Reserving scan(360 * kMib);
