@@ -110,6 +110,7 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
   }
   if (options_.off_resonance) return field_.start(scan);  // F^H F depends on the map, which is not known yet
+  if (!exact_) choose_gridding();
   // Guesses the most recent trajectory of such scans; it is checked against the data when they come.
   if (scan.likely_positions().empty()) return;
   const auto& likely = scan.likely_positions().front();
@@ -126,6 +127,18 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
   }
 }
 
+/// Chooses Q's gridding before the data come, so that the first frame does not wait for it.
+void Fhd::choose_gridding() {
+  try {
+    for (std::size_t i = 0; i < geometries_.size(); ++i) {
+      const OperatorRequest what = request(nullptr, static_cast<std::uint16_t>(i));
+      of_lags_.push_back(gridding_of(what.method, what.image, scan_->compute.backend()));
+    }
+  } catch (const std::invalid_argument& error) {
+    throw ClientError(fmt::format("fhd: {}", error.what()));
+  }
+}
+
 OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const {
   const ImageGeometry& geometry = geometries_.at(encoding);
   OperatorRequest out;
@@ -137,6 +150,7 @@ OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, s
   out.method.precision = options_.precision == "fast" ? numerics::Precision::fast : numerics::Precision::exact;
   out.method.accuracy = options_.accuracy;
   out.method.any_trajectory = !exact_ && options_.method == "auto";
+  if (encoding < of_lags_.size()) out.gridding = of_lags_[encoding];
   out.store = &scan_->compute.resources().get<PointSpreadStore>();
   return out;
 }

@@ -68,6 +68,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   };
 
   void choose_method();
+  void choose_gridding();
   OperatorRequest request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
   void add_exactly(Open& open, const Samples& samples);
   std::optional<Array<cfloat>> add_gridded(const Open& open, Samples&& samples);
@@ -83,7 +84,8 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   bool waits_ = false;  // gridding, for a frame's last sample: sums in the samples' order, in short stretches
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
-  FrameGridder gridder_;  // nufft
+  std::vector<numerics::NufftOptions> of_lags_;  // the gridding of Q, by geometry; nufft, and no off_resonance
+  FrameGridder gridder_;                         // nufft
   FieldOfScan field_;
   std::list<Corrected> corrected_;  // most recent first, bounded
   std::map<std::uint64_t, Open> open_;

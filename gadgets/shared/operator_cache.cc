@@ -17,14 +17,14 @@ numerics::Shape doubled(const numerics::Shape& image) {
   return out;
 }
 
+}  // namespace
+
 numerics::NufftOptions gridding_of(const PointSpreadMethod& method, const numerics::Shape& image,
                                    numerics::Backend backend) {
   const numerics::Shape lags = numerics::lag_image(image);
   const auto within = method.any_trajectory ? numerics::options_within(method.accuracy, lags, {backend}) : std::nullopt;
   return within ? *within : numerics::options_for_accuracy(method.accuracy, lags, {backend});
 }
-
-}  // namespace
 
 bool OperatorRequest::same(const OperatorRequest& other) const {
   return image == other.image && voxel_ratio == other.voxel_ratio && method == other.method &&
@@ -65,7 +65,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
     numerics::point_spread(context, k, weights, image, method.basis, q.view(), method.precision);
   else
     numerics::point_spread_nufft(context, k, weights, image, method.basis,
-                                 gridding_of(method, image, context.backend()), q.view());
+                                 gridding ? *gridding : gridding_of(method, image, context.backend()), q.view());
   if (keeps) {
     const HostArray<cfloat> host = context.download<cfloat>(q.view());
     store->add(key, host.view(), context.stop_token(), context.cache<ScanPort>().client);

@@ -4,11 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "gadgets/api/items.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/exact/direct_transform.h"
+#include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/toeplitz/toeplitz.h"
 #include "gadgets/shared/device_cache.h"
 #include "gadgets/shared/store/array_store.h"
@@ -25,13 +27,19 @@ struct PointSpreadMethod {
   bool operator==(const PointSpreadMethod&) const = default;
 };
 
+/// The gridding that works out Q of an image of this shape within method.accuracy. It depends on no sample, and takes
+/// milliseconds to choose. std::invalid_argument: the accuracy cannot be reached.
+numerics::NufftOptions gridding_of(const PointSpreadMethod& method, const numerics::Shape& image,
+                                   numerics::Backend backend);
+
 struct OperatorRequest {
   using Made = numerics::ToeplitzOperator;
   std::shared_ptr<const SamplePositions> positions;  ///< with their weights
   std::array<double, 3> voxel_ratio{1, 1, 1};
   numerics::Shape image;
   PointSpreadMethod method;
-  const ArrayStore* store = nullptr;  ///< where large Q are kept; may be null
+  std::optional<numerics::NufftOptions> gridding;  ///< gridding_of(), if it is known; make() chooses it otherwise
+  const ArrayStore* store = nullptr;               ///< where large Q are kept; may be null
 
   bool same(const OperatorRequest& other) const;
   std::uint64_t bytes() const { return positions->bytes(); }
