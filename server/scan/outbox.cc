@@ -65,10 +65,10 @@ void Outbox::add(Outgoing&& message, std::uint64_t images) {
   {
     const std::scoped_lock lock(mutex_);
     if (ended_) return;
-    count(queued_bytes_ + message.bytes());
-    if (message.is_talk()) talk_bytes_ += message.bytes();
-    images_ += images;
     queue_.push_back(std::move(message));
+    count(queued_bytes_ + queue_.back().held_bytes());
+    if (queue_.back().is_talk()) talk_bytes_ += queue_.back().held_bytes();
+    images_ += images;
   }
   wake_();
 }
@@ -85,13 +85,13 @@ void Outbox::close() {
     if (ended_) return;
     ended_ = true;
     queue_.push_back(encoded(protocol::Close{}));
-    count(queued_bytes_ + queue_.back().bytes());
+    count(queued_bytes_ + queue_.back().held_bytes());
   }
   wake_();
 }
 
 void Outbox::discard() {
-  std::deque<Outgoing> dropped;  // freed outside the lock
+  std::list<Outgoing> dropped;  // freed outside the lock
   {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
@@ -118,14 +118,9 @@ bool Outbox::flooded() const {
   return queued_bytes_ >= 2 * bound_;
 }
 
-bool Outbox::flooded_by_talk() const {
+std::size_t Outbox::talk_bytes() const {
   const std::scoped_lock lock(mutex_);
-  return queued_bytes_ >= 2 * bound_ && talk_bytes_ >= bound_;
-}
-
-bool Outbox::talks() const {
-  const std::scoped_lock lock(mutex_);
-  return talk_bytes_ > 0;
+  return talk_bytes_;
 }
 
 void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
@@ -138,10 +133,11 @@ void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
 
 void Outbox::sent(std::vector<Outgoing>& messages) {
   note_written(messages, SIZE_MAX);
-  std::size_t bytes = 0, talk = 0;
+  std::size_t bytes = 0, held = 0, talk = 0;
   for (const Outgoing& message : messages) {
     bytes += message.bytes();
-    if (message.is_talk()) talk += message.bytes();
+    held += message.held_bytes();
+    if (message.is_talk()) talk += message.held_bytes();
   }
   {
     const std::scoped_lock lock(mutex_);
@@ -151,7 +147,7 @@ void Outbox::sent(std::vector<Outgoing>& messages) {
         if (latencies_.size() < kMostLatencies) latencies_.push_back(*latency);
       }
     bytes_sent_ += bytes;
-    count(queued_bytes_ - std::min(bytes, queued_bytes_));  // discard() may have forgotten them already
+    count(queued_bytes_ - std::min(held, queued_bytes_));  // discard() may have forgotten them already
     talk_bytes_ -= std::min(talk, talk_bytes_);
   }
   room_.notify_all();

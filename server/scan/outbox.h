@@ -4,8 +4,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -26,6 +26,12 @@ struct Outgoing {
   ImageTimes times;   // of an image
   Instant written{};  // its last byte was given to the kernel; see note_written()
   std::size_t bytes() const { return head.size() + pixels.bytes.size(); }
+  /// Memory that it takes in the queue: of two blocks of the heap, too, with two links in one and what the allocator
+  /// adds to each.
+  std::size_t held_bytes() const {
+    constexpr std::size_t kLinks = 2 * sizeof(void*), kOfAllocator = 2 * 24;
+    return sizeof(Outgoing) + kLinks + kOfAllocator + head.capacity() + pixels.bytes.size();
+  }
   bool is_talk() const { return pixels.bytes.empty(); }  ///< no image
 };
 
@@ -33,7 +39,7 @@ struct Outgoing {
 void note_written(std::vector<Outgoing>& messages, std::size_t bytes);
 
 /// Filled by any thread, emptied by the session's writer. Adding never blocks: a thread that makes images calls
-/// wait_for_room() before it makes more.
+/// wait_for_room() before it makes more. Bytes are those of Outgoing::held_bytes().
 class Outbox {
  public:
   /// `wake` is called, on the adding thread, when the writer may have something to do.
@@ -58,10 +64,8 @@ class Outbox {
   void kick();
   /// Whether the queue is far over its bound: the session then takes nothing that causes messages (queries, say).
   bool flooded() const;
-  /// Whether that is so, and not for images alone: the client does not read the answers to its queries.
-  bool flooded_by_talk() const;
-  /// Whether an answer, or any message but images, has not been sent yet.
-  bool talks() const;
+  /// Of answers, and all messages but images, that have not been sent yet.
+  std::size_t talk_bytes() const;
 
   /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().
   void take(std::vector<Outgoing>& out, std::size_t most);
@@ -82,7 +86,7 @@ class Outbox {
 
   mutable std::mutex mutex_;
   std::condition_variable room_;
-  std::deque<Outgoing> queue_;
+  std::list<Outgoing> queue_;  // whose blocks are as large as held_bytes() says
   std::size_t queued_bytes_ = 0;
   std::size_t talk_bytes_ = 0;  // of them
   Memory::Share share_;         // of queued_bytes_

@@ -27,6 +27,7 @@ constexpr std::size_t kReadoutsForOther = 4;  // that any other message counts f
 constexpr std::size_t kReadAtOnce = 16 << 10, kShort = 128 << 10;
 constexpr std::size_t kCostOfConfig = 4;    // a byte of YAML
 constexpr std::size_t kBehind = 1 << 20;    // that a scan has not done; it is then the slower one of the two
+constexpr std::size_t kUnread = 64 << 10;   // of answers, beyond which a question waits
 constexpr std::size_t kCopiesOfHeader = 6;  // received, in the dialogue, in the scan's request, and in the scan
 
 bool may_be_secret(const std::string& text) {
@@ -262,19 +263,29 @@ asio::awaitable<std::optional<Step>> MessageHandler::step_of(const protocol::Mes
     const bool read = co_await do_beside(work, true);  // no more than 64 KiB of it
     co_return read ? std::optional(dialogue_.take(*additional)) : std::nullopt;
   }
-  if (const auto* query = std::get_if<protocol::Query>(&message); query != nullptr && Dialogue::asks_of_scans(*query))
-    co_return co_await answer_long(*query);
+  if (const auto* query = std::get_if<protocol::Query>(&message)) {
+    // A long answer is made when all answers before it have been sent: a connection has one at a time.
+    const bool may_be_long = Dialogue::asks_of_scans(*query);
+    co_await wait_until_read(may_be_long ? 0 : kUnread);
+    if (connection_.ending()) co_return std::nullopt;
+    if (may_be_long) co_return co_await answer_long(*query);
+  }
   co_return dialogue_.handle(message);
 }
 
-// A long answer is made when all answers before it have been sent: a connection has one at a time.
-asio::awaitable<std::optional<Step>> MessageHandler::answer_long(const protocol::Query& query) {
-  while (connection_.outbox->talks() && !connection_.ending()) {
-    watchdog_.hold_back(Clock::now(), Watchdog::Fault::client);  // the client has to read
+// Takes no more of a client that does not read what it has asked for, while that is more than `most`.
+asio::awaitable<void> MessageHandler::wait_until_read(std::size_t most) {
+  if (connection_.outbox->talk_bytes() <= most) co_return;
+  turn_.reset();
+  tell_watchdog(true, false);
+  while (connection_.outbox->talk_bytes() > most && !connection_.ending()) {
+    watchdog_.hold_back(Clock::now(), Watchdog::Fault::client);
     co_await connection_.wait_to_look();
   }
   watchdog_.release();
-  if (connection_.ending()) co_return std::nullopt;
+}
+
+asio::awaitable<std::optional<Step>> MessageHandler::answer_long(const protocol::Query& query) {
   Step step;
   step.response = protocol::Response{query.correlation_id, ""};
   const std::function<void()> work = [&] { step.response->text = dialogue_.answer(query); };
@@ -289,6 +300,7 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
     connection_.log.debug("the client says: {}", may_be_secret(text->text) ? "(a text that may have a token in it)"
                                                                            : protocol::printable(text->text, 1024));
   const bool decides = dialogue_.state() == Dialogue::State::data;
+  flush(batch);  // what came before this message goes before it
   std::optional<Step> taken = co_await step_of(message);
   if (!taken) co_return;
   Step step = *std::move(taken);
@@ -299,7 +311,6 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
     }
     connection_.admitted = true;
   }
-  flush(batch);  // what came before this message goes before it
   tell(step);
   if (step.start) co_await start_scan(std::move(*step.start));
   if (decides) scan_.confirm();

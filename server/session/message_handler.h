@@ -53,6 +53,7 @@ class MessageHandler {
   bool shows_no_token();
   asio::awaitable<bool> do_beside(std::function<void()> work, bool quick, bool answers = false);
   asio::awaitable<std::optional<Step>> step_of(const protocol::Message& message);
+  asio::awaitable<void> wait_until_read(std::size_t most);
   asio::awaitable<std::optional<Step>> answer_long(const protocol::Query& query);
   void tell(const Step& step);
   asio::awaitable<void> start_scan(ScanRequest request);

@@ -74,8 +74,7 @@ asio::awaitable<void> Reader::open() {
 asio::awaitable<void> Reader::receive() {
   while (!connection_.ending()) {
     if (must_wait()) {
-      const bool servers_fault = capture_.full() || spill_.active() || !client_floods_itself();
-      watchdog_.hold_back(Clock::now(), servers_fault ? Watchdog::Fault::server : Watchdog::Fault::client);
+      watchdog_.hold_back();
       co_await wait_held_back();
       continue;
     }
@@ -142,13 +141,10 @@ bool Reader::must_wait() {
   if (spill_.active())
     return capture_.stopped() || ((handler_.scan_waits() || scan_.regaining()) && spill_.backlog() >= most_waiting());
   if (!scan_.input_full()) return false;
-  if (!scan_.started() || !capture_.can_spill() || client_floods_itself()) return true;
+  if (!scan_.started() || !capture_.can_spill()) return true;
   spill_.begin();
   return false;
 }
-
-// By questions whose answers it does not read.
-bool Reader::client_floods_itself() const { return !scan_.busy() && connection_.outbox->flooded_by_talk(); }
 
 // Bytes that a scan may send while it waits for its place.
 std::uint64_t Reader::most_waiting() const {

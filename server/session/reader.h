@@ -42,7 +42,6 @@ class Reader {
   asio::awaitable<void> open();
   asio::awaitable<void> receive();
   bool must_wait();
-  bool client_floods_itself() const;
   asio::awaitable<void> wait_held_back();
   asio::awaitable<void> let_scan_catch_up();
   std::uint64_t most_waiting() const;

@@ -272,3 +272,40 @@ def test_what_waits_for_slow_scans_is_within_the_budget(make_server):
     for each in floods:
         each.join()
     assert peak < (512 + SLACK) * MIB, peak / MIB
+
+
+def takes_no_more(connection, data):
+    """Sends what the server takes, until it takes nothing for 4 s. What is left."""
+    view = memoryview(data)
+    connection.settimeout(4)
+    with contextlib.suppress(TimeoutError):
+        while view:
+            view = view[connection.send(view) :]
+    connection.settimeout(60)
+    return view
+
+
+def flood(server, clients, start, data):
+    """So many clients of one address, and what each could not send."""
+    connections = [from_address(server, "127.0.0.2", start) for _ in range(clients)]
+    with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+        return connections, list(pool.map(lambda each: takes_no_more(each, data), connections))
+
+
+def test_answers_that_nobody_reads_are_within_the_budget(make_server):
+    """Questions before any config, each as small as it can be; who reads at last has all the answers."""
+    server, vitals = make_server(256, "--queue-mib", "64", "--connect-timeout-s", "120")
+    connections, left = flood(server, 8, [], 1_000_000 * wire.query("x"))
+    assert vitals.peak() < (256 + SLACK) * MIB, vitals.peak() / MIB
+    assert all(left), "the server takes no more questions"
+    count = 300_000
+    with from_address(server, "127.0.0.3", []) as reads:
+        left = takes_no_more(reads, count * wire.query("x", 7))
+        assert left, "the system's buffers hold fewer"
+        sender = threading.Thread(target=reads.sendall, args=(bytes(left) + wire.close(),))
+        sender.start()
+        reply = wire.parse(b"".join(iter(lambda: reads.recv(1 << 20), b"")))
+        sender.join()
+    assert len(reply.responses) == count and {number for number, _ in reply.responses} == {7}
+    for each in connections:
+        each.close()
