@@ -16,13 +16,11 @@ std::size_t payload_bytes_of(const Acquisition& acquisition) {
 
 std::size_t own_bytes_of(const Work& work) {
   if (const auto* acquisitions = std::get_if<std::vector<Acquisition>>(&work))
-    return acquisitions->size() * sizeof(Acquisition);
-  if (const auto* image = std::get_if<protocol::Image>(&work)) return sizeof(*image) + image->attributes.size();
-  return sizeof(protocol::Waveform);
+    return acquisitions->capacity() * sizeof(Acquisition);
+  const auto* image = std::get_if<protocol::Image>(&work);
+  return image == nullptr ? 0 : image->attributes.capacity();
 }
 }  // namespace
-
-std::size_t bytes_of(const Acquisition& acquisition) { return sizeof(Acquisition) + payload_bytes_of(acquisition); }
 
 std::size_t payload_bytes_of(const Work& work) {
   if (const auto* acquisitions = std::get_if<std::vector<Acquisition>>(&work)) {
@@ -44,7 +42,10 @@ std::int64_t readouts_of(const Work& work) {
 }  // namespace
 
 void Inbox::push(Work&& work) {
-  const std::size_t payload = payload_bytes_of(work), bytes = own_bytes_of(work) + payload;
+  // Its place, with two links, and what is beside it on the heap: what keeps its slab (48), and what the allocator adds
+  // to these two blocks and to the work's own.
+  constexpr std::size_t kPlace = sizeof(Entry) + 2 * sizeof(void*) + 48 + 3 * 24;
+  const std::size_t payload = payload_bytes_of(work), bytes = kPlace + own_bytes_of(work) + payload;
   {
     const std::scoped_lock lock(mutex_);
     if (cancelled_) return;
@@ -68,7 +69,7 @@ void Inbox::finish(End how) {
 }
 
 void Inbox::cancel() {
-  std::deque<Entry> dropped;  // freed outside the lock
+  std::list<Entry> dropped;  // freed outside the lock
   {
     const std::scoped_lock lock(mutex_);
     cancelled_ = true;
@@ -175,10 +176,9 @@ Inbox::Taken Inbox::take(const Waiting& waiting) {
   if (auto* batch = std::get_if<std::vector<Acquisition>>(&*taken.work)) {
     // Of small readouts, each costs more to move than it brings to be among more.
     std::size_t count = batch->size(), bytes = taken_bytes_, last = 0;
-    for (; last < queue_.size() && count < kBatchReadouts; ++last) {
-      const Entry& entry = queue_[last];
-      const auto* more = std::get_if<std::vector<Acquisition>>(&entry.work);
-      if (more == nullptr || (bytes += entry.bytes) > kBatchBytes) break;
+    for (auto entry = queue_.begin(); entry != queue_.end() && count < kBatchReadouts; ++entry, ++last) {
+      const auto* more = std::get_if<std::vector<Acquisition>>(&entry->work);
+      if (more == nullptr || (bytes += entry->bytes) > kBatchBytes) break;
       count += more->size();
     }
     batch->reserve(count);

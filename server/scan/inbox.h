@@ -5,8 +5,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <variant>
@@ -21,8 +21,7 @@ namespace echotrain::server {
 /// Data in order of arrival. Neighbouring acquisitions travel together.
 using Work = std::variant<std::vector<protocol::Acquisition>, protocol::Image, protocol::Waveform>;
 
-/// Memory that a piece of work keeps alive [bytes].
-std::size_t bytes_of(const protocol::Acquisition& acquisition);
+/// Memory that a piece of work keeps alive beside itself [bytes].
 std::size_t bytes_of(const Work& work);
 /// What of it lies in the memory that it was received in: samples and pixels. The rest, heads among it, are copies.
 std::size_t payload_bytes_of(const Work& work);
@@ -51,7 +50,7 @@ class Inbox {
   /// sides more than a short wait. Where it is so, `room` is called when half of it is left.
   bool plenty();
 
-  std::size_t bytes() const;          ///< queued and in the worker's hands
+  std::size_t bytes() const;          ///< queued and in the worker's hands, with places in the queue
   std::size_t payload_bytes() const;  ///< of these: see payload_bytes_of()
   std::int64_t waiting() const;       ///< acquisitions that are queued
 
@@ -84,9 +83,9 @@ class Inbox {
     Work work;
     std::size_t bytes, payload;
   };
-  std::deque<Entry> queue_;
-  std::size_t bytes_ = 0;                        // queued and in the worker's hands
-  std::size_t taken_bytes_ = 0;                  // in the worker's hands
+  std::list<Entry> queue_;       // a block of the heap for each
+  std::size_t bytes_ = 0;        // queued and in the worker's hands
+  std::size_t taken_bytes_ = 0;  // in the worker's hands
   std::size_t payload_ = 0, taken_payload_ = 0;  // of these
   std::int64_t readouts_ = 0;                    // acquisitions in the queue
   Memory::Share share_;                          // of bytes_

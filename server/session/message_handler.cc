@@ -73,7 +73,7 @@ asio::awaitable<void> MessageHandler::consume() {
   const Clock::time_point now = Clock::now();
   bool whole = false, data = false;
   std::vector<protocol::Acquisition> batch;
-  // Reads of a steady stream are much alike. What is reserved and not filled is in nobody's count: no more than a few.
+  // Reads of a steady stream are much alike.
   batch.reserve(std::min(batch_readouts_, kReadoutsAtOnce));
   const std::uint64_t before = readouts_;
   struct EndsTurn {

@@ -274,6 +274,27 @@ def test_what_waits_for_slow_scans_is_within_the_budget(make_server):
     assert peak < (512 + SLACK) * MIB, peak / MIB
 
 
+# One frame for minutes.
+LONG = """echotrain: 1
+name: long
+description: more steps than anybody waits for
+backend: cpu
+pipeline:
+  - cartesian_kspace
+  - encoding
+  - regularised: {prior: total_variation, iterations: 10000, tolerance: 0, inner: 1000}
+  - coil_combine: {method: rss}
+  - image: {component: magnitude, type: float}
+"""
+
+
+def minutes_of_computing():
+    """A small scan that takes long, with more memory reserved for it than it needs."""
+    xml = scans.header_xml("cartesian", (64, 64, 1), readouts=64, system="<receiverChannels>32</receiverChannels>")
+    lines = scans.cartesian(trajectories.noise(np.random.default_rng(1), 1, 1, 64, 64)).messages
+    return [wire.config_text(LONG), wire.header(xml), *lines]
+
+
 def takes_no_more(connection, data):
     """Sends what the server takes, until it takes nothing for 4 s. What is left."""
     view = memoryview(data)
@@ -307,5 +328,17 @@ def test_answers_that_nobody_reads_are_within_the_budget(make_server):
         reply = wire.parse(b"".join(iter(lambda: reads.recv(1 << 20), b"")))
         sender.join()
     assert len(reply.responses) == count and {number for number, _ in reply.responses} == {7}
+    for each in connections:
+        each.close()
+
+
+def test_waveforms_that_wait_are_within_the_budget(make_server):
+    """Of one sample each, behind a frame that takes minutes."""
+    server, vitals = make_server(256, "--queue-mib", "64")
+    head = bytearray(40)
+    struct.pack_into("<H26xHH", head, 0, 1, 1, 1)
+    waveform = struct.pack("<H", wire.WAVEFORM) + head + bytes(4)
+    connections, _ = flood(server, 8, minutes_of_computing(), 500_000 * waveform)
+    assert vitals.peak() < (256 + SLACK) * MIB, vitals.peak() / MIB
     for each in connections:
         each.close()
