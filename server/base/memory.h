@@ -29,6 +29,7 @@ class Memory {
       : Memory(std::make_shared<numerics::MemoryAccount>(std::make_shared<numerics::MemoryBudget>(bound_bytes))) {}
 
   const std::shared_ptr<numerics::MemoryAccount>& account() const { return account_; }
+  const std::shared_ptr<numerics::MemoryAccount>& input() const { return input_; }
   std::uint64_t used() const { return used_; }
   /// Of the account and of input that waits.
   std::uint64_t held() const { return account_->used() + input_->used(); }

@@ -166,6 +166,8 @@ bool Reservations::grant(Ticket& ticket) {
     if (!std::exchange(ticket.counted_, true)) {
       ticket.scans_beside_ = held_[wish.address].scans++;
       counted_.push_back(&ticket);
+      const std::scoped_lock lock(running_mutex_);
+      running_[wish.address].push_back(&ticket);
     }
   } else if (!is_overdue(ticket)) {
     return false;  // of several who regain, each may have what another waits for: none waits for ever
@@ -231,6 +233,19 @@ bool Reservations::Ticket::is_to_end_crawling() {
       }))
     ends_ = true;
   return ends_;
+}
+
+bool Reservations::Ticket::has_too_much() const {
+  if (all_->budget_->used() <= all_->share()) return false;
+  const std::scoped_lock lock(all_->running_mutex_);
+  const auto found = all_->running_.find(wish_.address);
+  if (found == all_->running_.end()) return false;
+  std::uint64_t has = 0;
+  for (const Ticket* each : found->second) {
+    has += had(*each->wish_.account, each->wish_.account->reserved());
+    if (each->wish_.input) has += each->wish_.input->used();
+  }
+  return has > 2 * all_->share() / (all_->running_.size() + 1);
 }
 
 void Reservations::Ticket::is_stuck() {
@@ -310,6 +325,12 @@ void Reservations::end(Ticket& ticket) {
     line_.remove(&ticket);
     counted_.remove(&ticket);
     if (ticket.counted_) {
+      {
+        const std::scoped_lock running(running_mutex_);
+        const auto its = running_.find(ticket.wish_.address);
+        if (its != running_.end()) its->second.remove(&ticket);
+        if (its != running_.end() && its->second.empty()) running_.erase(its);
+      }
       reserve(ticket, 0);
       ticket.leaves_.front().until = Clock::now() + patience_;
       if (!ticket.stuck_) leaving_.splice(leaving_.end(), ticket.leaves_);

@@ -32,6 +32,9 @@ namespace echotrain::server {
 /// so on until what is waited for fits; nobody where that would not be enough. That part is an equal one of all
 /// addresses that have memory or wait for it, or twice what the address has reserved, if that is more, and at most
 /// half. Who uses no more than was reserved for it at first loses nothing.
+///
+/// Input that waits to be computed is borrowed, too, and nobody ends for it: who asks has_too_much() before it takes
+/// more in leaves others something to borrow.
 class Reservations : public std::enable_shared_from_this<Reservations> {
  public:
   /// At most `most_waiting` tickets wait at a time. Scans that borrow end when somebody has waited for `pause`. Who
@@ -47,8 +50,9 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   struct Wish {
     std::shared_ptr<numerics::MemoryAccount> account;
     std::uint64_t bytes = 0;
-    std::string address;  ///< without a port
-    bool exempt = false;  ///< the address may have the whole line
+    std::string address;                                             ///< without a port
+    bool exempt = false;                                             ///< the address may have the whole line
+    std::shared_ptr<const numerics::MemoryAccount> input = nullptr;  ///< what waits for the scan; null: nothing does
   };
 
  private:
@@ -83,6 +87,10 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     bool is_to_end_idle();
     /// Next to no data of its scan come: it is to end as soon as a scan of another address has waited for the pause.
     bool is_to_end_crawling();
+    /// Whether the scans of its address have, with their input, more than an equal part of what is lent, as if one
+    /// more address were there. Never while all together have less than half of it. Takes no longer while others wait
+    /// for memory.
+    bool has_too_much() const;
     /// Its scan hangs: what it has does not come back, and nobody asks for it.
     void is_stuck();
     /// Other scans of its address that had their memory when this one got its own. Valid once granted.
@@ -166,6 +174,8 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   std::uint64_t small_ = 0;  // reserved for those who may take what is kept
   std::atomic<bool> calls_back_ = false;
   Clock::time_point looked_;
+  mutable std::mutex running_mutex_;  // within the other one; for those who must not wait until a look has made room
+  std::map<std::string, std::list<const Ticket*>> running_;  // counted_, by address
 };
 
 }  // namespace echotrain::server

@@ -17,7 +17,8 @@ ScanTurn::ScanTurn(std::shared_ptr<Reservations> memory, std::shared_ptr<Compute
 ScanTurn::Answer ScanTurn::ask_for_memory(const Needs& needs) {
   needs_ = needs;
   memory_.reset();
-  memory_ = reservations_->ask({client_.account, needs.bytes, client_.address, client_.exempt}, client_.wake);
+  memory_ = reservations_->ask(
+      {client_.queues->account(), needs.bytes, client_.address, client_.exempt, client_.queues->input()}, client_.wake);
   if (has_memory()) return {};
   place_.reset();  // who has the memory may wait for it
   if (memory_)
@@ -43,8 +44,8 @@ ScanTurn::Answer ScanTurn::ask_for_place() {
 }
 
 std::uint64_t ScanTurn::give_back_unused_memory() {
-  const std::uint64_t before = client_.account->reserved();
-  return memory_ && memory_->give_back_unused() ? before - client_.account->reserved() : 0;
+  const std::uint64_t before = client_.queues->account()->reserved();
+  return memory_ && memory_->give_back_unused() ? before - client_.queues->account()->reserved() : 0;
 }
 
 ScanTurn::Answer ScanTurn::regain_memory() {
@@ -83,7 +84,7 @@ void ScanTurn::give_back() {
 }
 
 std::string ScanTurn::why_it_ends() const {
-  const std::uint64_t used = client_.account->used(), reserved = memory_ ? memory_->bytes() : 0;
+  const std::uint64_t used = client_.queues->account()->used(), reserved = memory_ ? memory_->bytes() : 0;
   const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   const std::string takes =
       fmt::format("this one takes {:.1f} MiB, {:.1f} more than ", mib(used), mib(used - std::min(used, reserved)));

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "gadgets/numerics/core/memory_budget.h"
 #include "protocol/data/result.h"
+#include "server/base/memory.h"
 #include "server/memory/reservations.h"
 #include "server/scan/compute_pool.h"
 #include "server/scan/worker.h"
@@ -21,10 +21,10 @@ class ScanTurn {
  public:
   /// Whose scans these are.
   struct Client {
-    std::string address;  ///< as bounds of one address count it
-    bool exempt = false;  ///< these bounds do not hold for it
-    std::shared_ptr<numerics::MemoryAccount> account;
-    std::function<void()> wake;  ///< called, on any thread, when something is granted that had to be waited for
+    std::string address;             ///< as bounds of one address count it
+    bool exempt = false;             ///< these bounds do not hold for it
+    std::shared_ptr<Memory> queues;  ///< of its session, whose account pays for the scans
+    std::function<void()> wake;      ///< called, on any thread, when something is granted that had to be waited for
   };
   struct Needs {
     numerics::Backend backend = numerics::Backend::cpu;
@@ -54,6 +54,7 @@ class ScanTurn {
   bool is_to_end(bool idle) { return memory_ && (idle ? memory_->is_to_end_idle() : memory_->is_to_end()); }
   /// See Reservations::Ticket.
   bool is_to_end_crawling() { return memory_ && memory_->is_to_end_crawling(); }
+  bool has_too_much() const { return memory_ && memory_->has_too_much(); }
   /// For the client of a scan that is to end: what it takes beyond its reservation, and what to do.
   std::string why_it_ends() const;
   /// After give_back_unused_memory(): asks for it again. Never refused.

@@ -18,7 +18,7 @@ namespace {
 constexpr double kTrial_s = 0.5;
 
 ScanTurn::Client client_of(const Connection& connection) {
-  return {connection.address, connection.exempt, connection.status->account, connection.waker()};
+  return {connection.address, connection.exempt, connection.status->queues, connection.waker()};
 }
 
 }  // namespace
@@ -232,12 +232,13 @@ asio::awaitable<void> ScanRunner::regain_place() {
   worker_->cancel();
 }
 
-// A session that has borrowed memory which others wait for takes in no more than what its worker works on. One that
-// is paused works on nothing.
+// A session that has borrowed memory which others wait for, or want to find, takes in no more than what its worker
+// works on. One that is paused works on nothing.
 bool ScanRunner::busy() const {
   const Environment& environment = connection_.environment;
-  const bool give_back = !paused_ && connection_.status->queues->borrows() &&
-                         (environment.reservations->calls_back() || environment.memory->left() == 0);
+  const bool give_back =
+      !paused_ && connection_.status->queues->borrows() &&
+      (environment.reservations->calls_back() || environment.memory->left() == 0 || turn_.has_too_much());
   return (worker_ && worker_->full(give_back)) || regaining();
 }
 

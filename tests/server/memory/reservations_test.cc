@@ -570,6 +570,41 @@ TEST(ReservationsCostTest, ALookTakesLittleHoweverManyWait) {
   EXPECT_LT(thread_cpu_seconds() - begun, 1) << kMatterOfTime;
 }
 
+// Of 114, 100 are lent: 50 where one address has scans, 33 where two have, as if there were one more.
+TEST_F(ReservationsTest, OneAddressHasTooMuchWhenItLeavesNoEqualPartForWhoComes) {
+  const auto input = account(), of_other = account();
+  auto first = all_->ask({account(), 10, "a", false, input}, [] {});
+  auto second = ask(20, "a");
+  input->add(20);
+  EXPECT_FALSE(first->has_too_much()) << "50 in all";
+  input->add(1);
+  EXPECT_TRUE(first->has_too_much()) << "51 of 100, and another one's half is not there";
+  EXPECT_TRUE(second->has_too_much()) << "it is the address that has";
+  auto other = all_->ask({account(), 1, "b", false, of_other}, [] {});
+  EXPECT_FALSE(other->has_too_much());
+  of_other->add(32);
+  EXPECT_FALSE(other->has_too_much()) << "33 of 100";
+  of_other->add(1);
+  EXPECT_TRUE(other->has_too_much()) << "34, and there may be a third address";
+  first.reset();
+  second.reset();
+  EXPECT_FALSE(other->has_too_much()) << "alone it may have 50";
+  input->give(21);
+  of_other->give(33);
+}
+
+TEST_F(ReservationsTest, OfABudgetThatIsHalfFreeNobodyHasTooMuch) {
+  const auto input = account();
+  std::vector<std::unique_ptr<Reservations::Ticket>> others;
+  for (int i = 0; i < 10; ++i) others.push_back(ask(0, std::to_string(i)));
+  auto ticket = all_->ask({account(), 0, "a", false, input}, [] {});
+  input->add(50);
+  EXPECT_FALSE(ticket->has_too_much());
+  input->add(1);
+  EXPECT_TRUE(ticket->has_too_much());
+  input->give(51);
+}
+
 TEST_F(ReservationsTest, KnowsTheOtherScansOfAnAddress) {
   auto first = ask(10, "a"), second = ask(10, "a"), other = ask(10, "b");
   EXPECT_EQ(first->scans_beside(), 0);

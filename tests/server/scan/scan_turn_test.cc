@@ -20,9 +20,8 @@ using ::testing::StartsWith;
 class ScanTurnTest : public ::testing::Test {
  protected:
   ScanTurn turn(const std::string& address, bool exempt = false) {
-    return {memory_, places_, kWaiting, {address, exempt, std::make_shared<numerics::MemoryAccount>(budget_), [this] {
-                                           ++woken_;
-                                         }}};
+    const auto queues = std::make_shared<Memory>(std::make_shared<numerics::MemoryAccount>(budget_));
+    return {memory_, places_, kWaiting, {address, exempt, queues, [this] { ++woken_; }}};
   }
 
   static constexpr std::int64_t kWaiting = 2;
