@@ -83,9 +83,9 @@ class Inbox {
     Work work;
     std::size_t bytes, payload;
   };
-  std::list<Entry> queue_;       // a block of the heap for each
-  std::size_t bytes_ = 0;        // queued and in the worker's hands
-  std::size_t taken_bytes_ = 0;  // in the worker's hands
+  std::list<Entry> queue_;                       // a block of the heap for each
+  std::size_t bytes_ = 0;                        // queued and in the worker's hands
+  std::size_t taken_bytes_ = 0;                  // in the worker's hands
   std::size_t payload_ = 0, taken_payload_ = 0;  // of these
   std::int64_t readouts_ = 0;                    // acquisitions in the queue
   Memory::Share share_;                          // of bytes_
