@@ -1,4 +1,4 @@
-// The end of a process that does not end by itself.
+// The last resort ends a process that does not end by itself.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace echotrain::server {
 
-/// A thread of its own, because what hangs may be any other. Thread-safe.
+/// Runs on a thread of its own, because what hangs may be any other. Thread-safe.
 class LastResort {
  public:
-  /// Unless disarm() comes first: ends the process after `time`, with this status and without any destructor. The log
+  /// Ends the process after `time`, unless disarm() comes first, with this status and without any destructor. The log
   /// gets what `what_hangs` says.
   void arm(
       std::chrono::steady_clock::duration time, std::function<std::string()> what_hangs,

@@ -1,4 +1,4 @@
-// echotrain-server: the command line.
+// echotrain-server's command line: options, checks, and the run of the server.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ constexpr const char* kExamples = R"(Examples:
   echotrain-server --print-options >my_options.yaml    an options file to begin with, for --options
 )";
 
-/// What to do besides serving.
+/// The wish for something besides serving.
 struct Request {
   std::string options_file, check_file;
   std::optional<std::string> explain;        // a gadget; empty: everything
@@ -79,8 +79,8 @@ config::PipelineLibrary load_library(const config::ServerOptions& options) {
   return config::PipelineLibrary(folders);
 }
 
-/// A build that leaves out families of gadgets serves the pipelines that it can. Returns a line that says so; empty: it
-/// can serve all.
+/// Leaves out the pipelines that need families of gadgets which this build lacks. Returns a line that says so; empty:
+/// it can serve all.
 std::string leave_out_what_is_not_built(config::PipelineLibrary& library, const Registry& registry) {
   if (registry.left_out().empty()) return "";
   const std::vector<std::string> names = library.keep_if([&](const config::PipelineSpec& spec) {
@@ -153,7 +153,7 @@ int explain_all(config::PipelineLibrary library, const Registry& registry) {
   return EXIT_SUCCESS;
 }
 
-/// A line for each, then one of those that this build lacks gadgets for.
+/// Returns a line for each pipeline, then one of those that this build lacks gadgets for.
 std::string pipelines_of_build(config::PipelineLibrary library, const Registry& registry) {
   const std::string left_out = leave_out_what_is_not_built(library, registry);
   return list_pipelines(library.all()) + (left_out.empty() ? "" : "\n" + left_out + "\n");
@@ -169,7 +169,7 @@ std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions&
   numerics::ResourceOptions to = resource_options(options.resources);
   to.memory_budget =
       options.memory_mib > 0 ? static_cast<std::uint64_t>(options.memory_mib) << 20 : server::default_memory_budget();
-  // Caches are dropped when sessions need what they take; yet new ones must not push all others out.
+  // Sessions that need the memory of caches drop them; yet new caches must not push all others out.
   to.plan_cache_bytes = std::min(to.plan_cache_bytes, to.memory_budget / 4);
   to.operator_cache_bytes = std::min(to.operator_cache_bytes, to.memory_budget / 4);
   to.trajectory_cache_bytes = std::min(to.trajectory_cache_bytes, to.memory_budget / 8);
@@ -206,8 +206,8 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   if (!server->agent_address().empty()) fmt::print("agent-check on {}\n", server->agent_address());
   std::fflush(stdout);
   const int code = server->run() == server::Server::End::broken ? server::Server::kBrokenStatus : EXIT_SUCCESS;
-  // Nothing is left to do: captures and images for peers are on the disk. Destructors would only take time, and what
-  // they destroy may be in use: by a thread that computes for a session that was cut off.
+  // Nothing is left to do: captures and images for peers are on the disk. Destructors would only take time, and might
+  // destroy what is in use by a thread that computes for a session that was cut off.
   std::fflush(nullptr);
   std::_Exit(code);
 }
@@ -231,7 +231,7 @@ config::OptionTable<Request> request_table() {
       .flag("print_options", &R::print_options, "print an options file with every option explained and exit");
 }
 
-/// Those of the environment, then of the options file, then of the command line.
+/// Reads the options of the environment, then of the options file, then of the command line.
 config::ServerOptions read_options(const std::string& file, const config::Given<config::ServerOptions>& given) {
   config::ServerOptions options = config::read_server_variables();
   if (!file.empty()) options = config::read_server_options_file(file, std::move(options));
@@ -289,7 +289,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Of a server's child; not for people.
+  // The child of a server runs this; it is not for people.
   constexpr unsigned kMost_s = 120;
   if (argc > 2 && argv[1] == server::Canary::kFlag) {
     int status = server::Canary::kWorks;

@@ -27,7 +27,8 @@ std::optional<std::int64_t> number(std::string_view text) {
   return value;
 }
 
-/// The socket's address for sendto(); empty if `path` is no Unix socket's. "@name" is a name outside the file system.
+/// Returns the socket's address for sendto(); empty if `path` is no Unix socket's. "@name" is a name outside the file
+/// system.
 std::string address_of(std::string_view path) {
   sockaddr_un address{};
   if (path.empty() || (path[0] != '/' && path[0] != '@') || path.size() >= sizeof(address.sun_path)) return "";

@@ -1,4 +1,4 @@
-// Tells the service manager (systemd) how the server is doing: sd_notify(3), over its datagram socket.
+// The notifier tells the service manager (systemd) how the server is doing: sd_notify(3), over its datagram socket.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ class Notifier {
   Notifier& operator=(const Notifier&) = delete;
 
   bool on() const { return socket_ >= 0; }
-  /// The manager restarts a service that says nothing for this long; empty when it does not watch.
+  /// Returns after which silence the manager restarts a service; empty when it does not watch.
   std::optional<std::chrono::microseconds> watchdog() const { return watchdog_; }
 
-  /// Lines "NAME=value", separated by newlines.
+  /// Sends lines "NAME=value", separated by newlines.
   void send(std::string_view lines) const;
 
  private:

@@ -18,10 +18,11 @@ namespace echotrain::server {
 
 namespace {
 
-// After shutdown_timeout_s: until clients that do not hang up are cut off, and until the process is ended by force.
+// The times after shutdown_timeout_s until clients that do not hang up are cut off, and until the process is ended by
+// force.
 constexpr std::chrono::milliseconds kGoodbye{1000}, kEnd{1700};
 
-// Until a server that still warms up is ready all the same.
+// A server that still warms up is ready all the same after this time.
 constexpr std::chrono::milliseconds kReadyAnyway{800};
 
 std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
@@ -186,7 +187,7 @@ void Server::begin_warm_up() {
                                       [this] { asio::post(control_, [this] { become_ready(); }); });
 }
 
-// On control_, or before anything runs there.
+// Runs on control_, or before anything runs there.
 void Server::become_ready() {
   warming_.cancel();
   if (stopping_ || std::exchange(ready_, true)) return;
@@ -204,7 +205,7 @@ void Server::tidy_later() {
   });
 }
 
-// Sessions look at their scans themselves.
+// Looks now and then at scans that were given up, and at the warm-up. Sessions look at their scans themselves.
 void Server::watch_later() {
   constexpr double kMost_s = 1;
   const double most_s = environment_.options.max_step_s;

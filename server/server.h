@@ -1,4 +1,4 @@
-// The server: a listener, its sessions and the threads that move their bytes.
+// The server is a listener, its sessions and the threads that move their bytes.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -22,7 +22,7 @@
 
 namespace echotrain::server {
 
-/// Construct, run() in one thread, stop() from any other.
+/// A whole server. Construct it, run() it in one thread, and stop() it from any other.
 class Server {
  public:
   /// Makes the environment and binds the sockets: clients may connect from here on. Throws as make_environment() and
@@ -31,7 +31,7 @@ class Server {
          std::shared_ptr<numerics::Resources> resources, Disk disk = {});
   ~Server();
 
-  /// Of the plain port; empty (0) when there is none.
+  /// The plain port's number; 0 if it is not open.
   std::uint16_t port() const;
   std::string address() const;  ///< "127.0.0.1:9002"
   std::uint16_t tls_port() const;
@@ -48,10 +48,10 @@ class Server {
   /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
   /// read before in use.
   void reload_secrets();
-  /// What tries a GPU on which scans fail (see Canary).
+  /// Sets the program that tries a GPU on which scans fail (see Canary).
   void use_canary(std::vector<std::string> program) { environment_.canary->use(std::move(program)); }
   /// Serves until stop() has been called, or a device is lost, the last session has ended and its capture is on the
-  /// disk. To be called once.
+  /// disk. It is called once.
   enum class End { asked, broken };
   static constexpr int kBrokenStatus = 3;  ///< of a process whose server is broken
   End run();
@@ -85,7 +85,7 @@ class Server {
   bool closing_ = false;       // on control_
   bool ended_ = false;         // on control_
   bool owns_process_ = false;  // set before run()
-  /// Of threads that work beside the sessions; none where it hangs, or where nobody is there; on control_.
+  /// The progress of threads that work beside the sessions; none where one hangs, or where there is none; on control_.
   std::optional<numerics::ProgressAge> warm_up_progress_;
   Supervision supervision_;  // on control_
   Listener listener_;

@@ -1,4 +1,4 @@
-// The server as its service manager sees it: ready, busy, stopping, alive.
+// The supervision reports the server to its service manager: ready, busy, stopping, alive.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -16,14 +16,14 @@ class Supervision {
   Supervision(const asio::any_io_executor& control, const Environment& environment)
       : environment_(environment), timer_(control) {}
 
-  /// READY=1, and from then on, at half of the time that the manager allows, WATCHDOG=1 and a line for `systemctl
+  /// Sends READY=1, and from then on, at half of the time that the manager allows, WATCHDOG=1 and a line for `systemctl
   /// status`.
   void ready();
-  /// STOPPING=1. The manager's own limit for stopping is extended as long as this goes on, until out_of_time().
+  /// Sends STOPPING=1. The manager's own limit for stopping is extended as long as this goes on, until out_of_time().
   void stopping();
-  /// What is left ends within seconds, or hangs: the manager is asked for no more time.
+  /// Asks the manager for no more time: what is left ends within seconds, or hangs.
   void out_of_time() { extends_ = false; }
-  /// No more signs of life.
+  /// Sends no more signs of life.
   void end();
 
  private:

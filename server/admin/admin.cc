@@ -207,8 +207,8 @@ struct PaidText {
   const bool fits;
 };
 
-/// The loader's answer to the text that follows the header. It is checked on a thread of `pool`, one text at a time:
-/// `checking` says on the strand that one is.
+/// Returns the loader's answer to the text that follows the header. The text is checked on a thread of `pool`, one text
+/// at a time: `checking` says on the strand that one is.
 asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffer& buffer, Request&& head,
                                     const Environment& environment, asio::thread_pool& pool, bool& checking) {
   const Response too_long =
@@ -325,7 +325,8 @@ asio::awaitable<void> Admin::accept() {
   }
 }
 
-// An address that holds all connections neither keeps others out nor cuts theirs: its own make room.
+// Admission by address: an address that holds all connections neither keeps others out nor cuts theirs; its own make
+// room.
 void Admin::admit(tcp::socket socket) {
   constexpr std::size_t kOfViewer = 4;    // events, and images one after another
   constexpr int kSendBuffer = 256 << 10;  // so that the time that an image takes to leave tells of the link
@@ -396,7 +397,7 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     if (answered.beside.work)
       answered.response =
           respond(co_await asio::co_spawn(computing_, compute(std::move(answered.beside.work)), asio::use_awaitable));
-    // Other bodies are not read, so after a request with one the next one's beginning is unknown.
+    // The bodies of other requests are not read, so that after one with a body the next one's beginning is unknown.
     bool whole = !error && parser.is_done();
     if (answered.checks) {
       Checked checked = co_await check_text(stream, buffer, std::move(parser), environment_, computing_, checking_);

@@ -1,4 +1,5 @@
-// The port for those who watch over the server: HTTP/1.1. Whoever reaches it may read; to stop a session takes a token.
+// The admin port serves HTTP/1.1 to those who watch over the server. Whoever reaches it may read; to stop a session
+// takes a token.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -21,13 +22,13 @@
 
 namespace echotrain::server {
 
-/// admin.bind with a port. std::runtime_error for what is no address.
+/// Returns admin.bind with a port. Throws std::runtime_error where admin.bind is no address.
 asio::ip::tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t port);
 
-/// Before a port that failed to accept is tried again.
+/// The port pauses for this long after a failed accept, then tries again.
 inline constexpr std::chrono::milliseconds kPauseAfterError{100};
 
-/// What clients of the port may use.
+/// The limits of what clients of the port may use.
 struct AdminLimits {
   std::size_t connections = 64;  ///< besides those of viewers (4 each); one more closes that of the address that has
                                  ///< most which has been silent for longest
@@ -36,7 +37,7 @@ struct AdminLimits {
   std::chrono::milliseconds idle_time = std::chrono::seconds(75);     ///< between two requests
 };
 
-/// /livez, /readyz, /metrics and /sessions, and what can be done there (admin_actions.h). Reads what others keep up to
+/// Serves /livez, /readyz, /metrics and /sessions, and the actions of admin_actions.h. It reads what others keep up to
 /// date, and waits for nobody.
 class Admin final : public Port {
  public:
@@ -60,14 +61,14 @@ class Admin final : public Port {
   LivePages live_;  // on the strand
   const AdminLimits limits_;
   const StopSession stop_session_;
-  // Everything happens on it: there is little to do.
+  // All handlers run on it: there is little to do.
   const asio::strand<asio::io_context::executor_type> strand_;
   asio::ip::tcp::acceptor acceptor_;
   asio::ip::tcp::endpoint endpoint_;
   bool checking_ = false;                               // a text of /live/check
   std::list<std::shared_ptr<Connection>> connections_;  // the one silent for longest first
-  // What takes long, as planes of large images and texts to check: scans wait for the threads of sockets, and for the
-  // one that reads their configs. Last: it ends first.
+  // Makes what takes long, as planes of large images, and checks texts: scans wait for the threads of sockets, and for
+  // the one that reads their configs. Last: it ends first.
   asio::thread_pool computing_{1};
   asio::thread_pool making_{1};  // files to take away, which may take longer
 };

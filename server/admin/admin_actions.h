@@ -1,4 +1,4 @@
-// What the admin port does when it is told to.
+// An action of the admin port changes something in the server, such as stopping a session; it takes a token.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace echotrain::server {
 
-/// Ends the session of a number with a reason that its client is told. False: there is none. From any thread.
+/// Ends the session of a number with a reason that its client is told. False: there is none. Any thread may call it.
 using StopSession = std::function<bool(std::uint64_t, const protocol::Error&)>;
 
-/// Who asks, and what for.
+/// A request for an action, with what shows that its sender may ask for it.
 struct AdminOrder {
   std::string_view path;           ///< without query
   std::string_view authorization;  ///< the header of this name
@@ -23,11 +23,11 @@ struct AdminOrder {
   std::string peer;                ///< address:port, for the log
 };
 
-/// Whether something can be done at a path: "/sessions/7/stop".
+/// True if there is an action at this path: "/sessions/7/stop".
 bool is_action(std::string_view path);
 
-/// Does it where a token of admin.token_file is shown. Precondition: is_action(order.path). 202 when it is under way,
-/// 401 without a token, 403 where there is no such file, 404 where there is no such session.
+/// Does the action where a token of admin.token_file is shown. Precondition: is_action(order.path). Returns 202 when it
+/// is under way, 401 without a token, 403 where there is no such file, 404 where there is no such session.
 AdminPage admin_action(const AdminOrder& order, const Environment& environment, const StopSession& stop_session);
 
 }  // namespace echotrain::server

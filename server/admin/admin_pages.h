@@ -1,4 +1,4 @@
-// What the admin port answers to those who read.
+// The admin port's pages answer those who read: health, metrics, sessions.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct AdminPage {
   std::vector<std::pair<std::string, std::string>> headers{};  ///< further ones
 };
 
-/// The page at a path without query: "/metrics". 404 where there is none.
+/// Returns the page at a path without query ("/metrics"), or 404 where there is none.
 AdminPage admin_page(std::string_view path, const Environment& environment);
 
 }  // namespace echotrain::server

@@ -1,4 +1,4 @@
-// The port for HAProxy's agent-check: a line that says whether this server should be given scans, and how many.
+// The agent port answers HAProxy's agent-check with a line: whether this server should be given scans, and how many.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -13,8 +13,8 @@
 
 namespace echotrain::server {
 
-/// How many scans may run at a time: the places of the default backend (of pipelines that choose none), or max_sessions
-/// if that is less. At least 1.
+/// Returns how many scans may run at a time: the places of the default backend (of pipelines that choose none), or
+/// max_sessions if that is less. At least 1.
 std::int64_t scan_capacity(const Environment& environment);
 
 /// The line, without its end: "ready up maxconn:8", "drain", "down #no GPU works". Source of the words: HAProxy's

@@ -1,4 +1,4 @@
-// The admin page of DICOM peers.
+// The admin page of DICOM peers lists them as JSON, each with what was sent to it and what waits.
 #pragma once
 
 #include <string>

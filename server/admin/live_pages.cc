@@ -25,7 +25,7 @@ constexpr unsigned kUnderWay = 202, kFound = 302, kNoLogin = 401, kNotYours = 40
                    kLater = 503;
 constexpr std::string_view kFiles = "/page/", kJson = "application/json";
 
-// Nothing from elsewhere, nothing inline; and no script can make markup of a text.
+// The page loads nothing from elsewhere and nothing inline, and no script can make markup of a text.
 constexpr std::string_view kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
@@ -83,7 +83,7 @@ struct Paid {
   const std::uint64_t bytes;
 };
 
-/// The number of a parameter: 7 for "scan" in "scan=7&z=3". Nothing where it is not there, or is no number.
+/// Returns the number of a parameter: 7 for "scan" in "scan=7&z=3". Nothing where it is not there, or is no number.
 std::optional<std::uint64_t> number_in(std::string_view query, std::string_view name) {
   while (!query.empty()) {
     const std::size_t end = std::min(query.find('&'), query.size());
@@ -101,7 +101,7 @@ std::optional<std::uint64_t> number_in(std::string_view query, std::string_view 
 
 std::string cookie_name(const LiveOrder& order) { return fmt::format("echotrain_{}", order.port); }
 
-/// Whether all may have it: the page without its data.
+/// True if everybody may have it: the page without its data.
 bool is_file(std::string_view path) { return path == "/page" || path.starts_with(kFiles); }
 
 std::string_view bearer(std::string_view authorization) {
@@ -136,7 +136,7 @@ bool LivePages::may_look(const LiveOrder& order) {
   return knows(order);
 }
 
-/// Whether somebody has shown a token, now or when logging in.
+/// True if somebody has shown a token, now or when logging in.
 bool LivePages::knows(const LiveOrder& order) {
   const std::string_view token = bearer(order.authorization);
   return login(order) != nullptr || (environment_.admin_tokens && environment_.admin_tokens->contain(token));
@@ -293,7 +293,7 @@ AdminPage LivePages::why(const LiveOrder& order, Beside& beside) {
   const auto scan = environment_.live->why()->find(number_in(order.query, "scan").value_or(0));
   if (!scan) return text_page(kNoPage, "this scan is not known (any more)\n");
   const bool coils = number_in(order.query, "coils").value_or(0) == 1;
-  // The text, and what it is made of: a number of the covariance becomes some 20 bytes, then 6.
+  // Memory of the text, and of what it is made of: a number of the covariance becomes some 20 bytes, then 6.
   const std::uint64_t bytes = (1 << 20) + 8 * scan->bytes();
   constexpr std::uint64_t kMostAnswering = 64 << 20;
   if ((*answering_ > 0 && *answering_ + bytes > kMostAnswering) || !environment_.memory->take_if_it_fits(bytes)) {
@@ -321,7 +321,7 @@ AdminPage LivePages::image(const LiveOrder& order, Beside& beside) {
   wish.z = static_cast<int>(std::min(kMost, number_in(order.query, "z").value_or(0)));
   wish.channel = static_cast<int>(std::min(kMost, number_in(order.query, "channel").value_or(0)));
   if (number_in(order.query, "phase").value_or(0) == 1) wish.part = ViewPart::phase;
-  // Who names itself lets the server choose the size.
+  // A viewer that names itself lets the server choose the size.
   beside.viewer = number_in(order.query, "viewer");
   if (beside.viewer) wish.shrink = viewers_.shrink(*beside.viewer);
   // Planes that are on their way to slow readers take no memory that scans could have; one may be larger than all.

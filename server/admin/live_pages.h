@@ -1,4 +1,4 @@
-// What the admin port answers to the live page.
+// The live page's part of the admin port answers its requests: files, state, images, login.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace echotrain::server {
 
-/// A request, as far as the page's answers depend on it.
+/// A request to the live page, with all that the answer depends on.
 struct LiveOrder {
   std::string_view path, query;  ///< "/live/image", "scan=7&image=12"
   std::string_view authorization, cookie, csrf, fetch_site;
@@ -28,24 +28,25 @@ struct LiveOrder {
   std::uint16_t port = 0;  ///< of the admin port: a browser sends a machine's cookies to all of its ports
 };
 
-/// Whether the page's files, its data or its login are asked for.
+/// True if the page's files, its data or its login are asked for.
 bool is_live(std::string_view path);
-/// Whether it changes something, and so is to be POSTed.
+/// True if the request changes something, and so has to be a POST.
 bool is_live_action(std::string_view path);
-/// Whether this is the stream of events (stream_events() in admin/events.h), which live_page() does not answer.
+/// True if this is the stream of events (stream_events() in admin/events.h), which live_page() does not answer.
 bool is_events(std::string_view path);
 
-/// What the page needs to know of the person who asks.
+/// Answers requests for the live page, each by what its sender may see.
 class LivePages {
  public:
-  /// The environment outlives this. Confined to the admin port's strand.
+  /// The environment outlives this. All members are for the admin port's strand.
   LivePages(const Environment& environment, AddSession add_session);
 
-  /// 429 for an address that has shown many wrong tokens, whatever it asks for that takes one.
+  /// Returns 429 for an address that has shown many wrong tokens, whatever it asks for that takes one (a rate limit).
   std::optional<AdminPage> too_many_tries(const LiveOrder& order);
-  /// 404 where there is no page, 403 for requests that another site's page has caused, 401 for who must log in first.
+  /// Returns 404 where there is no page, 403 for requests that another site's page has caused, 401 for those who must
+  /// log in first.
   std::optional<AdminPage> refusal(const LiveOrder& order);
-  /// What goes with an answer.
+  /// What goes out beside an answer, or in its place.
   struct Beside {
     std::optional<std::uint64_t> viewer;  ///< for whom an image is, which may be made smaller when its link is slow
     std::vector<std::shared_ptr<const KeptImage>> images{};  ///< to be sent instead of the page (send_images())
@@ -54,12 +55,12 @@ class LivePages {
     std::function<AdminPage()> work{};
     std::shared_ptr<const void> paid{};  ///< memory of the page; to be kept until it has been sent
   };
-  /// Precondition: is_live(order.path), not is_events(), and no refusal.
+  /// Answers a request. Precondition: is_live(order.path), not is_events(), and no refusal.
   AdminPage answer(const LiveOrder& order, Beside& beside);
-  /// Whether the request comes from somebody who is logged in and, as the word against forgery shows, from the page.
+  /// True if the request comes from somebody who is logged in and, as the word against forgery shows, from the page.
   bool may_act(const LiveOrder& order);
-  /// 403 for what the browser of somebody who is logged in sends without that word. Nothing for those with a token, and
-  /// for those who are not logged in: refusal() says whether these may look.
+  /// Returns 403 for what the browser of somebody who is logged in sends without that word. Nothing for those with a
+  /// token, and for those who are not logged in: refusal() says whether these may look.
   std::optional<AdminPage> forgery(const LiveOrder& order);
 
   Viewers& viewers() { return viewers_; }

@@ -1,4 +1,4 @@
-// Who has shown an administrator's token to the page.
+// The list of logins knows which browsers have shown an administrator's token to the page.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 namespace echotrain::server {
 
 /// Browsers that are logged in, each with a cookie that no script can read and a word that requests which change
-/// something must repeat in a header (against cross-site request forgery). Both are 256 random bits. Confined to the
-/// admin port's strand.
+/// something must repeat in a header (against cross-site request forgery). Both are 256 random bits. All members are
+/// for the admin port's strand.
 class Logins {
  public:
   static constexpr std::size_t kMost = 64;  ///< one more ends the oldest
@@ -32,16 +32,17 @@ class Logins {
     Tokens::Digest token{};  ///< valid only as long as the file of tokens has it
     Clock::time_point until;
   };
-  /// Null for a token that is not one.
+  /// Logs a browser in; null for a token that is not one.
   const Login* log_in(std::string_view token, Clock::time_point now = Clock::now());
-  /// By the value of the cookie; null: nobody.
+  /// Finds a login by the value of its cookie; null: there is none.
   const Login* find(std::string_view cookie, Clock::time_point now = Clock::now());
   void log_out(std::string_view cookie);
 
   static constexpr int kTries = 10;                  ///< with wrong tokens, of one address at once
   static constexpr std::chrono::seconds kPerTry{6};  ///< and one more in this time
-  /// A rate limit for those who guess: how long an address that shows a token has to wait before it is looked at; zero:
-  /// it is, and counts if it is not `right`. One that is right is not taken earlier, so that nobody learns that it is.
+  /// A rate limit for those who guess: returns how long an address that shows a token has to wait until the token is
+  /// looked at. Zero: it is looked at now, and counts as a try if it is not `right`. A right one is not taken earlier,
+  /// so that nobody learns that it is right.
   Clock::duration wait_of(const std::string& address, bool right, Clock::time_point now = Clock::now());
 
  private:
@@ -50,7 +51,7 @@ class Logins {
   std::map<std::string, Clock::time_point> tries_;  // until when the tries of an address count
 };
 
-/// Takes a time that does not depend on which characters are equal.
+/// Compares in a time that does not depend on which characters are equal.
 bool same_secret(std::string_view a, std::string_view b);
 
 /// The value of a cookie in a Cookie header; empty when it is not there.

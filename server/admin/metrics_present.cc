@@ -169,7 +169,7 @@ void add_devices(Families& families) {
   }
 }
 
-// Under the names that every Prometheus client library gives them.
+// These have the names that every Prometheus client library gives them.
 void add_process(Families& families) {
   rusage usage{};
   if (::getrusage(RUSAGE_SELF, &usage) == 0) {

@@ -1,4 +1,4 @@
-// Metrics that are looked up when somebody asks for them.
+// Some metrics are not counted but looked up, when somebody asks for them.
 #pragma once
 
 #include <string>

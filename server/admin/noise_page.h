@@ -1,4 +1,4 @@
-// What scans have left for later ones, for those who run the server.
+// The admin pages of noise and calibrations list what scans have left for later ones.
 #pragma once
 
 #include <string>

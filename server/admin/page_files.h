@@ -1,4 +1,4 @@
-// The files of the live page (server/page), which travel inside the program.
+// The files of the live page (server/page) travel inside the program.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ struct PageFile {
   std::string_view text;
 };
 
-/// Made by CMake.
+/// Returns all of them; CMake makes the source.
 std::span<const PageFile> page_files();
 
 }  // namespace echotrain::server

@@ -1,4 +1,4 @@
-// Who looks at the live page.
+// A viewer of the live page gets images as small as its link needs.
 #pragma once
 
 #include <chrono>
@@ -14,20 +14,20 @@
 
 namespace echotrain::server {
 
-/// Each viewer's link, by how long its images take to leave. Confined to the admin port's strand.
+/// Measures each viewer's link by how long its images take to leave. All members are for the admin port's strand.
 class Viewers {
  public:
   explicit Viewers(std::size_t most) : most_(most) {}
 
-  /// A number for one more; nothing when there are too many.
+  /// Returns a number for one more viewer; nothing when there are too many.
   std::optional<std::uint64_t> enter();
   void leave(std::uint64_t viewer) { viewers_.erase(viewer); }
   std::size_t count() const { return viewers_.size(); }
 
-  /// By how much images for this viewer are made smaller along x and y: 1, 2, 4 or 8. 1 for unknown viewers.
+  /// Returns by how much images for this viewer are made smaller along x and y: 1, 2, 4 or 8. 1 for unknown viewers.
   int shrink(std::uint64_t viewer) const;
-  /// The time that an image took to go out. More than kSlow makes the next ones smaller; kCalm in a row of less than
-  /// kFast make them larger.
+  /// Notes the time that an image took to go out. More than kSlow makes the next ones smaller; kCalm in a row of less
+  /// than kFast make them larger.
   void sent(std::uint64_t viewer, std::chrono::milliseconds took);
   static constexpr std::chrono::milliseconds kSlow{200}, kFast{25};
   static constexpr int kCalm = 8, kMostShrink = 8;
@@ -41,7 +41,7 @@ class Viewers {
   std::map<std::uint64_t, Viewer> viewers_;
 };
 
-/// What the page shows of the server and its scans, as JSON. Made anew at most every kStateAge, whoever asks.
+/// The server and its scans as the page shows them, as JSON. Made anew at most every kStateAge, whoever asks.
 class LiveState {
  public:
   static constexpr std::chrono::milliseconds kStateAge{200};

@@ -1,4 +1,4 @@
-// The clock that timeouts are kept by.
+// The server's clock is the one that timeouts are kept by.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@ namespace echotrain::server {
 
 using Clock = std::chrono::steady_clock;
 
-/// `s` [s], as options give times.
+/// Converts seconds, as options give times.
 inline Clock::duration seconds(double s) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
 }

@@ -1,4 +1,4 @@
-// Where images of scans go besides their client.
+// An image sink takes the images of a scan to a place besides the scan's client.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace echotrain::server {
 
-/// One scan's way out. Thread-safe.
+/// Takes the images of one scan. Thread-safe.
 class ImageSink {
  public:
   virtual ~ImageSink() = default;
-  /// Takes an image, without waiting for anything. Returns what is to be said to the client where it, or one before it,
-  /// goes nowhere, or may go nowhere.
+  /// Takes an image, without waiting for anything. Where this image, or an earlier one, is lost or may be lost, returns
+  /// what the client is told; else nothing.
   virtual std::string add(const protocol::Image& image) = 0;
 };
 
-/// Whose images they are.
+/// The owner of a scan's images.
 struct ImageOwner {
   std::string identity{};  ///< of the client that sends the scan
   std::string client{};    ///< in whose part of what is bounded it counts; empty: its own
@@ -30,8 +30,8 @@ struct ImageOwner {
 class ImageSinks {
  public:
   virtual ~ImageSinks() = default;
-  /// For a scan whose pipeline, of this text, names `peers`; null where its images go nowhere. `occasion` is the scan's
-  /// alone. This must outlive it.
+  /// Returns the sink for a scan whose pipeline, of this text, names `peers`; null where its images go to no sink. No
+  /// other scan has this `occasion`. The object must outlive the sink.
   virtual std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
                                           const protocol::Header& header, const std::string& pipeline_text,
                                           const std::string& occasion, const ImageOwner& owner) = 0;

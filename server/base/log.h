@@ -1,4 +1,4 @@
-// The server's log on stderr: one line per event, as text or as JSON.
+// The server's log goes to stderr: one line per event, as text or as JSON.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,18 +28,18 @@ void set_up_log(const std::string& level, LogFormat format = LogFormat::text);
 
 enum class LogLevel { debug, info, warning, error };
 
-/// An event, with the facts that a program may want which reads the log.
+/// An event for the log, with facts for programs that read the log.
 struct LogEvent {
   std::string_view name;                ///< "summary"
   const nlohmann::ordered_json& facts;  ///< an object, flat but for maps of counts
 };
 
-/// `line` must have gone through protocol::printable() where it holds text from peers.
+/// Writes a line. `line` must have gone through protocol::printable() where it holds text from peers.
 void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session = std::nullopt,
                const LogEvent* event = nullptr);
 
-/// Token buckets for lines that clients cause: one for each address and one for all. What is left out is counted, and a
-/// line says how many from time to time. Thread-safe.
+/// A rate limit for lines that clients cause: token buckets, one for each address and one for all. What is left out is
+/// counted, and a line says how many from time to time. Thread-safe.
 class LogBounds {
  public:
   struct Bound {
@@ -49,12 +49,12 @@ class LogBounds {
   explicit LogBounds(Bound of_address = {2000, 20}, Bound in_all = {10000, 100})
       : of_address_(of_address), in_all_(in_all), all_{in_all.at_once, {}} {}
 
-  /// Whether one more line about this address may be written; it counts as written, or as left out. Below `warning`,
+  /// True if one more line about this address may be written; it counts as written, or as left out. Below `warning`,
   /// half of what may be written at once stays for what is worse.
   bool may_write(const std::string& address, LogLevel level = LogLevel::warning, Clock::time_point now = Clock::now());
-  /// Lines left out so far.
+  /// Returns how many lines were left out so far.
   std::uint64_t left_out() const { return left_out_; }
-  /// Writes how many were left out since it last did, if any.
+  /// Writes how many were left out since the previous call, if any.
   void tell(Clock::time_point now = Clock::now());
 
  private:
@@ -78,11 +78,11 @@ class LogBounds {
 /// protocol::printable().
 class SessionLog {
  public:
-  /// Lines below `error` that one session may write, so that no client fills the disk; one more says so. Lines below
-  /// the log's level do not count.
+  /// The most lines below `error` that one session may write, so that no client fills the disk; one more says so. Lines
+  /// below the log's level do not count.
   static constexpr std::uint32_t kMostLines = 1000;
 
-  /// `bounds` of the peer's address; null: none.
+  /// `bounds` are those of the peer's address; null: none.
   explicit SessionLog(std::uint64_t id, std::shared_ptr<LogBounds> bounds = nullptr, std::string address = {})
       : id_(id), bounds_(std::move(bounds)), address_(std::move(address)) {}
   std::uint64_t id() const { return id_; }
@@ -103,7 +103,7 @@ class SessionLog {
   void error(fmt::format_string<A...> format, A&&... args) const {
     if (within_bounds(LogLevel::error)) write_log(LogLevel::error, fmt::format(format, std::forward<A>(args)...), id_);
   }
-  /// A line for people, and the same as facts for programs.
+  /// Writes a line for people, and the same as facts for programs.
   void event(LogLevel level, std::string_view line, const LogEvent& event) const {
     if (within_bounds(level)) write_log(level, line, id_, &event);
   }

@@ -14,14 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The bound in a file; nothing where there is none ("max", or no file).
+/// Returns the bound in a file; nothing where there is none ("max", or no file).
 std::uint64_t bound_in(const fs::path& file) {
   std::uint64_t bytes = 0;
   return std::ifstream(file) >> bytes && bytes > 0 ? bytes : UINT64_MAX;
 }
 
-/// The least bound of a group and those that it is in. Inside of a container, the group's path may be one of outside:
-/// the folders that are not there say nothing.
+/// Returns the least bound of a group and those that it is in. Inside of a container, the group's path may be one of
+/// outside: the folders that are not there say nothing.
 std::uint64_t bound_of_group(const fs::path& folder, const fs::path& group, const char* file) {
   std::uint64_t bytes = bound_in(folder / file);
   fs::path here = folder;

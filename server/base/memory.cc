@@ -10,7 +10,7 @@ namespace echotrain::server {
 namespace {
 
 constexpr std::size_t kReserveBytes = 8 << 20;
-// Blocks of this size on are mapped one by one, and so go back when they are freed. By default the bound grows to 32
+// Blocks from this size on are mapped one by one, and so go back when they are freed. By default the bound grows to 32
 // MiB with the blocks that are freed, and what is below it stays in the heap between others.
 constexpr int kMappedBytes = 1 << 20;
 std::atomic<void*> reserve = nullptr;

@@ -1,4 +1,4 @@
-// What sessions keep in this machine's memory.
+// A session's memory account says how much of this machine's memory its queues and its scan hold.
 #pragma once
 
 #include <atomic>
@@ -24,21 +24,21 @@ class Memory {
 
   explicit Memory(std::shared_ptr<numerics::MemoryAccount> account)
       : account_(std::move(account)), input_(std::make_shared<numerics::MemoryAccount>(account_->budget())) {}
-  /// With an account of a budget of its own, of `bound_bytes`.
+  /// Makes an account of a budget of its own, of `bound_bytes`.
   explicit Memory(std::uint64_t bound_bytes)
       : Memory(std::make_shared<numerics::MemoryAccount>(std::make_shared<numerics::MemoryBudget>(bound_bytes))) {}
 
   const std::shared_ptr<numerics::MemoryAccount>& account() const { return account_; }
   const std::shared_ptr<numerics::MemoryAccount>& input() const { return input_; }
   std::uint64_t used() const { return used_; }
-  /// Of the account and of input that waits.
+  /// Bytes held by the account plus queued input.
   std::uint64_t held() const { return account_->used() + input_->used(); }
-  /// Whether that is more than is reserved.
+  /// True if that is more than is reserved.
   bool borrows() const { return held() > account_->reserved(); }
   /// Throws OverBudget when the account borrows and the budget is exceeded.
   void check() const { account_->check(); }
 
-  /// The part of one holder, given back at its end. Belongs to one thread, or is guarded by its holder's lock.
+  /// The part of one holder, given back at its end. It belongs to one thread, or is guarded by its holder's lock.
   class Share {
    public:
     explicit Share(std::shared_ptr<Memory> memory = nullptr, Kind kind = Kind::kept)
@@ -49,7 +49,7 @@ class Memory {
     ~Share() { set(0); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
-    /// What the holder has now [bytes].
+    /// Says how much the holder has now [bytes].
     void set(std::uint64_t bytes) {
       if (memory_) memory_->used_ += bytes - share_.bytes();  // unsigned numbers wrap: this may subtract
       share_.set(bytes);
@@ -71,7 +71,7 @@ class Memory {
 /// (coroutines, texts, the log) do not. Also makes the allocator give large blocks back at once when they are freed,
 /// which it otherwise stops doing with time. For the whole process.
 void keep_memory_in_reserve();
-/// Fills it up again. Thread-safe.
+/// Fills the reserve up again. Thread-safe.
 void refill_reserve();
 
 }  // namespace echotrain::server

@@ -9,7 +9,7 @@
 namespace echotrain::server {
 
 namespace {
-// Behind what scans compute, by steps of nice(2): one text less a second is nothing to its client.
+// Texts are read behind what scans compute, by steps of nice(2): one text less a second is nothing to its client.
 constexpr int kYields = 2;
 
 asio::awaitable<void> call(std::function<void()> work) {
@@ -56,12 +56,12 @@ std::shared_ptr<FairQueue::Job> FairQueue::add(std::string address, std::functio
   return job;
 }
 
-// With the lock held, as next().
+// The lock is held, as for next().
 std::list<FairQueue::Line>::iterator FairQueue::line_of(const std::string& address) {
   return std::find_if(lines_.begin(), lines_.end(), [&](const Line& each) { return each.address == address; });
 }
 
-// Addresses that have rested, and the one whose turn is longest ago where too many are known.
+// Forgets addresses that have rested, and the one whose turn is longest ago where too many are known.
 void FairQueue::forget(Clock::time_point now) {
   lines_.remove_if([&](const Line& each) { return each.idle() && each.turn <= now - kRested; });
   if (lines_.size() < kMostKnown) return;

@@ -1,4 +1,4 @@
-// Work that takes too long for the threads that move the sessions' bytes.
+// Work that takes long goes to other threads than those that move the sessions' bytes.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -20,21 +20,22 @@
 
 namespace echotrain::server {
 
-/// Runs `work` on a thread of `pool`; the caller goes on, on its own executor, when it is done. Throws what it throws.
+/// Runs `work` on a thread of `pool`; when it is done, the caller goes on, on its own executor. Throws what `work`
+/// throws.
 asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void()> work);
-/// The same on a thread of `executor`.
+/// Runs `work` on a thread of `executor`, likewise.
 asio::awaitable<void> run_offloaded(asio::any_io_executor executor, std::function<void()> work);
 
-/// What clients make the server read, by turns of their addresses: however much one has in line, next is the address
-/// whose last turn is longest ago, and one address has at most half of the threads, so that a thread is free for
-/// others. An address without a turn for kRested counts as if it had one that long ago: many addresses that ask again
-/// and again hold up nobody who asks now and then, and ever new ones hold up nobody for longer. Thread-safe.
+/// A fair queue for what clients make the server read (fair share by address): however much one has in line, next is
+/// the address whose last turn is longest ago, and one address has at most half of the threads, so that a thread is
+/// free for others. An address without a turn for kRested counts as if it had one that long ago: many addresses that
+/// ask again and again hold up nobody who asks now and then, and ever new ones hold up nobody for longer. Thread-safe.
 class FairQueue {
  public:
   static constexpr std::chrono::seconds kRested{10};
   static constexpr std::size_t kMostKnown = 1024;  ///< addresses whose turns are known, beside those in line
 
-  /// `threads`: at least 2.
+  /// Starts `threads` threads: at least 2.
   explicit FairQueue(int threads);
   ~FairQueue();  ///< as end()
   /// Waits for what has begun and for its `wake`, whose strand belongs to a context that ends next. Nothing may be in
@@ -46,7 +47,7 @@ class FairQueue {
   class Job {
    public:
     bool done() const;
-    /// Takes it out of the line. False: it has begun, and goes on.
+    /// Takes the job out of the line. False: it has begun, and goes on.
     bool cancel();
     /// Throws what the work has thrown. Precondition: done().
     void rethrow() const;
@@ -62,8 +63,8 @@ class FairQueue {
     State state_ = State::in_line;  // guarded by the queue
     std::exception_ptr thrown_;
   };
-  /// `wake` is called, on any thread, when `work` has been done. What `work` uses has to stay until then, or until
-  /// cancel() has returned true.
+  /// Puts a job in line. `wake` is called, on any thread, when `work` has been done. What `work` uses has to stay until
+  /// then, or until cancel() has returned true.
   std::shared_ptr<Job> add(std::string address, std::function<void()> work, std::function<void()> wake,
                            Clock::time_point now = Clock::now());
 

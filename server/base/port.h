@@ -1,4 +1,4 @@
-// A port of the server besides that of the scans.
+// A port serves TCP clients besides those of the scans, such as the admin port's.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -9,7 +9,7 @@ class Port {
  public:
   virtual ~Port() = default;
   virtual void start() = 0;
-  /// Closes everything. From any thread, as are the others.
+  /// Closes everything. Any thread may call this and the other members.
   virtual void stop() = 0;
   virtual const boost::asio::ip::tcp::endpoint& endpoint() const = 0;
 };

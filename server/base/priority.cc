@@ -16,13 +16,13 @@ namespace {
 constexpr int kAhead = 5;
 
 // On Linux from 6.12 on, a thread that wakes takes the core of one whose slice is longer; else it may wait for the
-// kernel's next tick, up to 4 ms. Older kernels take no notice. What has the kernel's own slice (1.4 ms on two cores),
-// other programs too, goes before threads that compute, and these before those that yield.
+// kernel's next tick, up to 4 ms. Older kernels take no notice. Threads with the kernel's own slice (1.4 ms on two
+// cores), other programs' too, go before threads that compute, and these before those that yield.
 using Slice = std::chrono::nanoseconds;
 constexpr Slice kMovesBytes = std::chrono::microseconds(100), kComputes = std::chrono::milliseconds(3),
                 kPatient = std::chrono::milliseconds(10);
 
-/// As sched_setattr(2) takes it; not every C library declares it.
+/// The attributes as sched_setattr(2) takes them; not every C library declares them.
 struct Attributes {
   std::uint32_t size = sizeof(Attributes), policy = 0;
   std::uint64_t flags = 0x08;  // SCHED_FLAG_KEEP_POLICY
@@ -49,7 +49,7 @@ void be(int nice, Slice slice) {
   set(nice_now(), slice);
 }
 
-// What the process was started with, before any thread has changed its own.
+// The nice value that the process was started with, before any thread has changed its own.
 const int nice_of_process = nice_now();
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whose messages are handled next, where sessions bring more than there is time for.
+// Read turns share the time of the threads that move bytes among sessions (fair share).
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ class ReadTurns : public std::enable_shared_from_this<ReadTurns> {
     const std::function<void()> wake_;
     bool granted_ = false;  // guarded by the turns
   };
-  /// `wake` is called, on any thread, when a turn that had to wait is granted.
+  /// Asks for a turn. `wake` is called, on any thread, when a turn that had to wait is granted.
   std::unique_ptr<Turn> ask(std::function<void()> wake);
 
  private:

@@ -1,4 +1,4 @@
-// A condition to wait for inside one strand.
+// A signal is a condition to wait for inside one strand.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

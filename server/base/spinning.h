@@ -1,4 +1,4 @@
-// Threads that look for what they wait for all the time instead of sleeping until it comes: the option `latency`.
+// A spinning thread looks all the time for what it waits for, instead of sleeping until it comes: the option `latency`.
 #pragma once
 
 #include <atomic>
@@ -23,10 +23,10 @@ inline void spin_once() {
 /// spins is on a core of its own, and some cores are left to all others. Thread-safe.
 class OwnCores {
  public:
-  /// Of the cores that the process may use, at most `most`.
+  /// Lends at most `most` of the cores that the process may use.
   explicit OwnCores(int most);
 
-  /// Keeps the thread that made it on one core. For that thread.
+  /// Keeps the thread that made it on one core; for that thread only.
   class Lease {
    public:
     Lease(OwnCores& cores, int core);
@@ -38,9 +38,9 @@ class OwnCores {
     OwnCores& cores_;
     const int core_;
   };
-  /// For the calling thread; null when all that may be lent are.
+  /// Lends a core to the calling thread; null when all that may be lent are.
   std::unique_ptr<Lease> take();
-  /// A thread that such a thread has started may use all cores. For the thread that was started.
+  /// Lets the calling thread, which such a thread has started, use all cores.
   void leave() const;
 
   int all() const { return static_cast<int>(all_.size()); }  ///< cores that the process may use
@@ -55,14 +55,15 @@ class OwnCores {
   std::vector<int> free_;
 };
 
-/// Whether anybody waits for something that comes soon. Thread-safe.
+/// Knows whether anybody waits for something that comes soon. Thread-safe.
 class Spinning {
  public:
-  /// `cores`: at most so many are used. std::invalid_argument when there are fewer than two: a thread that spins would
-  /// keep the others from what it waits for.
+  /// At most `cores` cores are used. Throws std::invalid_argument when there are fewer than two: a thread that spins
+  /// would keep the others from what it waits for.
   explicit Spinning(int cores);
 
-  /// Called, on some thread, when somebody waits after nobody did. To be given before anybody waits; the first counts.
+  /// Sets what is called, on some thread, when somebody waits after nobody did. It is set before anybody waits; the
+  /// first call counts.
   void on_begin(std::function<void()> begin) {
     if (!begin_) begin_ = std::move(begin);
   }

@@ -20,14 +20,14 @@ namespace echotrain::server {
 
 namespace {
 
-// How often the process's memory is looked at.
+// The process's memory is looked at this often.
 constexpr std::chrono::milliseconds kLook{250};
-// Between two times, unless memory is short or nobody is here.
+// The least time between two trims, unless memory is short or nobody is here.
 constexpr std::chrono::seconds kPause{5};
-// Free pages that are worth it, and where memory is short.
+// Trimming is worth it for this much in free pages; the second one holds where memory is short.
 constexpr std::uint64_t kWorth = 32 << 20, kWorthWhenShort = 8 << 20;
 
-// Allocates nothing: there may be nothing left.
+// Returns the resident memory and allocates nothing: there may be nothing left.
 std::uint64_t resident_bytes() {
   std::array<char, 128> text{};  // "all resident shared ...", in pages
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);

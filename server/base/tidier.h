@@ -1,4 +1,4 @@
-// Gives memory that was freed back to the machine.
+// The tidier gives memory that was freed back to the machine.
 #pragma once
 
 #include <condition_variable>
@@ -12,18 +12,18 @@
 
 namespace echotrain::server {
 
-/// Says when it is worth it to look for free pages in the heap. That takes a call of the kernel for each of them, some
-/// 100 ms for a server with many sessions, and threads that allocate meanwhile may have to wait.
+/// Decides when looking for free pages in the heap is worth its cost: a call of the kernel for each of them, some 100
+/// ms for a server with many sessions, and threads that allocate meanwhile may have to wait.
 class TrimPolicy {
  public:
-  /// What is known of the process: its resident memory, and what it counts of that, within which bound [bytes].
+  /// The process's resident memory, what it counts of that, and within which bound [bytes].
   struct Seen {
     Clock::time_point now;
     std::uint64_t resident = 0, counted = 0, bound = 0;
   };
-  /// `wanted`: much was freed, or nobody is here who would have to wait.
+  /// True if looking is worth it. `wanted`: much was freed, or nobody is here who would have to wait.
   bool worth_it(const Seen& seen, bool wanted);
-  /// It was done; what the process has now.
+  /// Notes that pages were given back; `seen`: what the process has now.
   void done(const Seen& seen);
 
  private:
@@ -44,10 +44,10 @@ class Tidier {
   Tidier(const Tidier&) = delete;
   Tidier& operator=(const Tidier&) = delete;
 
-  /// A session has ended; `idle`: there is no other one. Returns at once.
+  /// Notes that a session has ended; `idle`: there is no other one. Returns at once.
   void session_ended(bool idle);
-  /// Asks it to free what ended sessions have left for later ones (receive buffers, large arrays of the CPU backend) if
-  /// nobody has used it since the previous call. Returns at once.
+  /// Asks the thread to free what ended sessions have left for later ones (receive buffers, large arrays of the CPU
+  /// backend) if nobody has used it since the previous call. Returns at once.
   void free_unused();
 
  private:

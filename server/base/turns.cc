@@ -9,11 +9,11 @@ namespace {
 
 /// A turn's length, where others wait.
 constexpr std::chrono::milliseconds kTurn{10};
-/// Most that a thread waits: the one before it may itself wait for this one.
+/// The most that a thread waits: the one before it may itself wait for this one.
 constexpr std::chrono::seconds kLongest{2};
-/// Without computing, after which an address has no part of the cores.
+/// An address that computes nothing for this long has no part of the cores.
 constexpr std::chrono::seconds kRest{1};
-/// How often addresses that compute are counted.
+/// Addresses that compute are counted this often.
 constexpr std::chrono::milliseconds kRecount{5};
 constexpr int kAll = std::numeric_limits<int>::max();
 
@@ -45,7 +45,7 @@ std::shared_ptr<numerics::Helped> Turns::helped(const std::string& address) {
   return helped;
 }
 
-// How many threads of an address may compute at once.
+// Returns how many threads of an address may compute at once.
 int Turns::share() const {
   const int active = active_;
   return active < 2 ? kAll : std::max(1, cores_ / active);
@@ -58,7 +58,7 @@ void Turns::count(Clock::time_point now) {
   if (lock) count_now(now);
 }
 
-// With the lock held.
+// Requires the lock.
 void Turns::count_now(Clock::time_point now) {
   counted_ = now.time_since_epoch();
   const auto computes = [&](const auto& entry) {
@@ -73,7 +73,7 @@ void Turns::count_now(Clock::time_point now) {
   }
 }
 
-// One more thread computes, unless as many as may do it already.
+// Lets one more thread compute, unless as many as may do it already.
 bool Turns::take(Address& address, int most) {
   int computing = address.computing;
   while (computing < most)
@@ -81,8 +81,8 @@ bool Turns::take(Address& address, int most) {
   return false;
 }
 
-// With the address's lock held. Who leaves counts down first and then looks at `full`; who stands in line does it the
-// other way round, so that one of them sees the other.
+// Requires the address's lock. A thread that leaves counts down first and then looks at `full`; one that stands in line
+// does it the other way round, so that one of them sees the other.
 void Turns::look_again(Address& address) {
   const int most = share();
   while (!address.waiting.empty() && take(address, most)) {
@@ -152,7 +152,8 @@ void Turns::Scan::look() {
   begin();
 }
 
-// All who work for an address leave half a part of the cores to others, at once: their pieces of work can be long.
+// All threads that work for an address leave half a part of the cores to others, at once: their pieces of work can be
+// long.
 int Turns::Scan::most_helpers() const {
   const int share = turns_->share();
   return share == kAll ? kAll : std::max(0, turns_->cores_ - std::max(1, share / 2) - address_->computing);

@@ -1,4 +1,4 @@
-// Whose turn it is to compute, where scans of several addresses run.
+// Turns divide the cores among the addresses whose scans compute (fair share).
 #pragma once
 
 #include <atomic>
@@ -18,25 +18,25 @@ namespace echotrain::server {
 
 /// While scans of several addresses compute, each address has its part of the cores: so many of its scans' threads
 /// compute at once, and the others wait, first come first served. Each computes for some 10 ms, then lets the next one.
-/// Nobody waits where one address computes; one that has not for a second has no part. Priorities (priority.h) do
-/// much of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute
-/// count what they do for an address, not for each of its scans, and leave half a part of the cores to others.
-/// Thread-safe.
+/// Nobody waits where one address computes; one that has not for a second has no part. Priorities (priority.h) do much
+/// of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute count
+/// what they do for an address, not for each of its scans, and leave half a part of the cores to others. Thread-safe.
 ///
-/// Who need not wait takes no lock and makes no call of the kernel. Those who wait hold up their own address only.
+/// The uncontended path takes no lock and makes no system call. Those who wait hold up their own address only.
 ///
 /// Nobody waits for more than a few seconds, so that a thread that computes may wait for what another one makes.
 class Turns : public std::enable_shared_from_this<Turns> {
   using Clock = std::chrono::steady_clock;
 
  public:
-  /// `cores`: how many may compute at once.
+  /// At most `cores` threads compute at once.
   explicit Turns(int cores) : cores_(cores) {}
 
   class Scan;
-  /// A scan of `address`, as long as the object lives. With an empty address it waits for nobody and nobody for it.
+  /// Takes part for a scan of `address`, as long as the object lives. With an empty address it waits for nobody and
+  /// nobody for it.
   std::unique_ptr<Scan> scan(const std::string& address);
-  /// How long the CPU's threads have helped the scans of an address, which count as one for them, with turns or
+  /// Returns how long the CPU's threads have helped the scans of an address, which count as one for them, with turns or
   /// without; null without an address.
   std::shared_ptr<numerics::Helped> helped(const std::string& address);
 

@@ -1,4 +1,4 @@
-// Raw capture: the bytes that sessions receive, appended to files as they come (docs/capture.md).
+// A raw capture has the bytes that a session receives, appended to a file as they come (docs/capture.md).
 #pragma once
 
 #include <sys/uio.h>

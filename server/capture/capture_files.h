@@ -1,4 +1,4 @@
-// The files of raw captures: their names, how they are made, and for how long they are kept.
+// A capture's file has a name that tells of its scan; retention removes it in time.
 #pragma once
 
 #include <atomic>

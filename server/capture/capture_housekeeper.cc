@@ -1,4 +1,4 @@
-// What the store of captures does with files besides writing them: synchronising, closing and removing.
+// The housekeeper does with files of captures what takes long besides writing: synchronising, closing and removing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr std::chrono::minutes kBetweenPrunings(10);
 // takes a twentieth of a core at most, or after this, whichever is sooner.
 constexpr int kRest = 20;
 constexpr std::chrono::seconds kLongestRest(10);
-// Of more files at once the whole file system is synchronised: each call of its own takes milliseconds.
+// Beyond this many files at once the whole file system is synchronised: each call of its own takes milliseconds.
 constexpr std::ptrdiff_t kMostOneByOne = 16;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Images that leave scans, on their way to DICOM peers.
+// The DICOM output takes images that leave scans to DICOM peers.
 #pragma once
 
 #include <condition_variable>
@@ -29,25 +29,25 @@ namespace echotrain::server {
 
 class DicomOutput;
 
-/// InstanceNumbers that a series has.
+/// The InstanceNumbers that a series has given out.
 class InstanceNumbers {
  public:
-  /// The first of `count` numbers in a row that no other instance has: `wanted` if that is possible, else the lowest
-  /// beyond all that were given. They are given then.
+  /// Gives `count` numbers in a row that no other instance has, and returns the first: `wanted` if that is possible,
+  /// else the lowest beyond all that were given.
   std::int64_t take(std::int64_t wanted, std::int64_t count);
 
  private:
   std::map<std::int64_t, std::int64_t> given_;  // first -> beyond the last; neighbours are joined
 };
 
-/// One scan's way out. Thread-safe. Peers that take multi-frame objects get them when its last owner lets it go, or
-/// when its images fill half of the queue.
+/// The images of one scan on their way to peers. Thread-safe. Peers that take multi-frame objects get them when its
+/// last owner lets it go, or when its images fill half of the queue.
 class DicomScan final : public ImageSink, public std::enable_shared_from_this<DicomScan> {
  public:
   /// Takes an image, without waiting for anything; its pixels stay where they are until they are written. Where the
   /// queue is full, the image is not sent, which is logged and counted; one that is larger than the queue is taken
-  /// where nothing else waits. Returns that, that the spool has no room for what this scan has in the queue, or what
-  /// became of an image before: nobody waits for the disk to know what becomes of this one.
+  /// where nothing else waits. Returns that, or that the spool has no room for what this scan has in the queue, or what
+  /// became of an earlier image: the call does not wait for the disk to learn what becomes of this one.
   std::string add(const protocol::Image& image) override;
 
  private:
@@ -68,12 +68,12 @@ class DicomScan final : public ImageSink, public std::enable_shared_from_this<Di
   std::string trouble_;            // of images before; as the former, by the output's mutex
 };
 
-/// The InstanceNumber of an image's first plane: its rank by set, contrast, average, repetition, phase and slice within
-/// the limits of the header, so that it does not depend on the order in which images come; `image_index` where a
-/// counter is beyond its limit, or the number would be beyond 2^31.
+/// Returns the InstanceNumber of an image's first plane: its rank by set, contrast, average, repetition, phase and
+/// slice within the limits of the header, so that it does not depend on the order in which images come; `image_index`
+/// where a counter is beyond its limit, or the number would be beyond 2^31.
 std::int64_t instance_number(const protocol::ImageHeader& head, const std::vector<protocol::Encoding>& encodings);
 
-/// One thread turns images into DICOM files in the spool, and one for each peer sends them.
+/// Turns images into DICOM files in the spool on one thread, and sends them on one thread for each peer.
 class DicomOutput final : public ImageSinks {
  public:
   /// Throws as read_peers(), Spool and `links` do. What waits in memory is counted in `memory`.
@@ -82,10 +82,10 @@ class DicomOutput final : public ImageSinks {
   DicomOutput(const DicomOutput&) = delete;
   DicomOutput& operator=(const DicomOutput&) = delete;
 
-  /// For a scan whose pipeline names `peers`, besides those that get every scan's images; null where nobody does. The
-  /// text of the pipeline tells reconstructions apart, occasion and whose data they are scans of equal headers
-  /// (read_study()); without `owner.data`, they are the identity's. Each client has its part of the spool. This must
-  /// outlive it.
+  /// Returns the way out for a scan whose pipeline names `peers`, besides those that get every scan's images; null
+  /// where no peer gets any. The text of the pipeline tells reconstructions apart; the occasion, and whose data they
+  /// are, tell scans of equal headers apart (read_study()); without `owner.data`, they are the identity's. Each client
+  /// has its part of the spool. This must outlive it.
   std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text,
                                   const std::string& occasion, const ImageOwner& owner = {});

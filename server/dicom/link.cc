@@ -39,7 +39,7 @@ DicomReply failed(std::string text) { return {DicomReply::Kind::failed, std::mov
 
 DicomReply failed(const OFCondition& why) { return failed(std::string(why.text())); }
 
-/// What went wrong may be the file's fault.
+/// Says that the file may be at fault.
 DicomReply not_taken(DicomReply reply) {
   reply.kind = DicomReply::Kind::not_taken;
   return reply;
@@ -219,7 +219,7 @@ class DcmtkLink : public DicomLink {
     return reply;
   }
 
-  /// After an error the association is of no more use.
+  /// Ends the association, which is of no more use after an error.
   DicomReply drop(const OFCondition& why) {
     ASC_abortAssociation(association_);
     destroy();

@@ -1,4 +1,4 @@
-// One peer at the other end of DICOM's network protocol.
+// A link is one peer at the other end of DICOM's network protocol.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace echotrain::server {
 
-/// How an exchange with a peer has ended.
+/// The outcome of an exchange with a peer.
 struct DicomReply {
   enum class Kind {
     done,       ///< the peer has it
@@ -24,24 +24,24 @@ struct DicomReply {
   std::string text;  ///< why, if not done
 };
 
-/// Belongs to one thread, but for interrupt().
+/// A connection to one peer. It belongs to one thread, but for interrupt().
 class DicomLink {
  public:
   virtual ~DicomLink() = default;
-  /// C-ECHO. Opens an association where none is open; so does store().
+  /// Sends C-ECHO. Opens an association where none is open; so does store().
   virtual DicomReply echo() = 0;
-  /// C-STORE of a file.
+  /// Sends a file by C-STORE.
   virtual DicomReply store(const std::filesystem::path& file) = 0;
   /// Releases the association, if one is open.
   virtual void close() = 0;
-  /// Ends what is under way, with `failed`; what begins later fails at once. From any thread.
+  /// Ends what is under way, with `failed`; what begins later fails at once. Any thread may call it.
   virtual void interrupt() = 0;
 };
 
 using MakeDicomLink = std::function<std::unique_ptr<DicomLink>(const DicomPeer&)>;
 
-/// Links by DCMTK, with the AE title, deadlines and TLS files of the options. std::runtime_error where this server was
-/// built without DCMTK, or where a file of TLS cannot be used.
+/// Makes links by DCMTK, with the AE title, deadlines and TLS files of the options. Throws std::runtime_error where
+/// this server was built without DCMTK, or where a file of TLS cannot be used.
 MakeDicomLink dcmtk_links(const config::DicomOptions& options);
 
 }  // namespace echotrain::server

@@ -1,4 +1,4 @@
-// DICOM peers (PACS, viewers, routers) that images may be sent to, as the options name them.
+// A DICOM peer (PACS, viewer, router) is where images may be sent, as the options name it.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,13 @@ struct DicomPeer {
   bool enhanced = false;  ///< takes Enhanced MR Image Storage in place of MR Image Storage
 };
 
-/// A peer written as "NAME=AE_TITLE@HOST:PORT", with "/tls" or "/enhanced" behind it, or both; an IPv6 address stands
-/// in brackets. std::invalid_argument, naming `dicom.peers`, for anything else.
+/// Reads a peer written as "NAME=AE_TITLE@HOST:PORT", with "/tls" or "/enhanced" behind it, or both; an IPv6 address
+/// stands in brackets. Throws std::invalid_argument, naming `dicom.peers`, for anything else.
 DicomPeer read_peer(std::string_view text);
 
-/// The peers of the options. std::invalid_argument where two have one name, where `dicom.send_to` names one that is not
-/// there, where there are peers and no `dicom.spool`, or a spool and no peers, and for a wrong `dicom.ae_title`.
+/// Reads the peers of the options. Throws std::invalid_argument where two have one name, where `dicom.send_to` names
+/// one that is not there, where there are peers and no `dicom.spool`, or a spool and no peers, and for a wrong
+/// `dicom.ae_title`.
 std::vector<DicomPeer> read_peers(const config::DicomOptions& options);
 
 }  // namespace echotrain::server

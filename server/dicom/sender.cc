@@ -81,7 +81,7 @@ void DicomSender::run() {
   stopped_ = true;
 }
 
-// With the lock held, which exchanges let go.
+// Requires the lock, which exchanges let go.
 void DicomSender::step(std::unique_lock<std::mutex>& lock) {
   if (pause_ > Clock::duration::zero()) {
     changed_.wait_for(lock, pause_, [this] { return stopping_; });
@@ -106,7 +106,7 @@ void DicomSender::step(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-/// The file to send at once: one that has not failed before those that have.
+/// Returns the file to send at once: one that has not failed before those that have.
 std::optional<fs::path> DicomSender::next() const {
   if (auto file = spool_->oldest(peer_.name, [this](const fs::path& one) { return failing_.contains(one); }))
     return file;

@@ -1,4 +1,4 @@
-// The thread that sends a spool's files to one peer.
+// The sender is the thread that sends a spool's files to one peer.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace echotrain::server {
 
-/// What is known of a peer.
+/// The state of a peer, as far as it is known.
 struct DicomPeerStatus {
   DicomPeer peer;
   std::optional<bool> reachable;  ///< whether it took the last connection; nothing before the first one
@@ -45,9 +45,9 @@ class DicomSender {
 
   const std::string& name() const { return peer_.name; }
   bool enhanced() const { return peer_.enhanced; }
-  /// Works until stop(). For a thread of its own.
+  /// Works until stop(). It is for a thread of its own.
   void run();
-  /// A file has been put into the spool.
+  /// Says that a file has been put into the spool.
   void wake();
   /// Makes run() return: at once, or when the library's call that cannot be interrupted ends (opening a connection).
   /// What waits stays in the spool.

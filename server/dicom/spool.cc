@@ -34,14 +34,14 @@ constexpr const char* kMendDisk =
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
-/// The owner in "00000000000000000017-8c1f03d2.dcm"; empty where there is none.
+/// Returns the owner in "00000000000000000017-8c1f03d2.dcm"; empty where there is none.
 std::string_view owner_in(std::string_view name) {
   if (!name.ends_with(kSuffix) || name.size() <= kDigits + 1 + kSuffix.size() || name[kDigits] != '-') return {};
   const std::string_view owner = name.substr(kDigits + 1, name.size() - kDigits - 1 - kSuffix.size());
   return is_owner_name(owner) ? owner : std::string_view{};
 }
 
-/// The number of such a file, or one without an owner; 0 for other names.
+/// Returns the number of such a file, or one without an owner; 0 for other names.
 std::uint64_t number_of(std::string_view name) {
   const std::size_t owner = owner_in(name).size();
   if (name.size() != kDigits + (owner > 0 ? owner + 1 : 0) + kSuffix.size() || !name.ends_with(kSuffix)) return 0;
@@ -70,7 +70,7 @@ int write_file(const fs::path& path, std::string_view bytes) {
   return error;
 }
 
-/// Counts a file's bytes among its owner's, or no more among them.
+/// Counts a file's bytes among its owner's, or takes them off.
 void count(std::map<std::string, std::uint64_t, std::less<>>& owned, std::string_view name, std::uint64_t bytes,
            bool more) {
   const std::string_view owner = owner_in(name);
@@ -154,8 +154,8 @@ void Spool::take_stock(const fs::path& folder, Queue& queue) {
   tidy(folder, queue);
 }
 
-/// An operator may have removed some of them. Each listing takes time with their number, so that there is one in a
-/// second.
+/// Lists the folder anew, as an operator may have removed some of the files. Each listing takes time with their number,
+/// so that there is one in a second.
 void Spool::list_refused(const fs::path& folder, Queue& queue) {
   const Clock::time_point now = Clock::now();
   if (queue.listed && now < *queue.listed + kBetweenListings) return;
@@ -205,7 +205,7 @@ std::uint64_t Spool::tidy(const std::string& peer) {
   return tidy(folder_ / peer, queues_[peer]);
 }
 
-/// Why files of this size have no place, and what to do; nothing where they have.
+/// Returns why files of this size have no place, and what to do; nothing where they have one.
 std::string Spool::refusal(const std::string& peer, std::uint64_t size, const std::string& owner) const {
   if (bytes_ + size > limits_.bytes)
     return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib); {}", bytes_ >> 20, limits_.bytes >> 20,

@@ -1,4 +1,4 @@
-// DICOM files that wait on disk for their peers.
+// The spool holds DICOM files on disk until their peers have taken them.
 #pragma once
 
 #include <chrono>
@@ -39,22 +39,22 @@ class Spool {
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  /// An owner by the identity of a client, as files are named; the folder's salt keeps the identity secret.
+  /// Returns the owner, as files are named, of a client's identity; the folder's salt keeps the identity secret.
   std::string owner(const std::string& identity) const { return owner_name(salt_, identity); }
-  /// Adds a file that is on the disk (fdatasync) under its name when this returns. Returns why it was not added,
-  /// and what to do, or nothing: a bound is reached, or the disk failed. Without an owner, no part holds.
+  /// Adds a file that is on the disk (fdatasync) under its name when this returns. Returns nothing, or why it was not
+  /// added and what to do: a bound is reached, or the disk failed. Without an owner, no part holds.
   std::string put(const std::string& peer, std::string_view bytes, const std::string& owner = {});
-  /// Why there is no room for files of so many bytes in all; nothing where there is, or this would have to be waited
-  /// for.
+  /// Returns why there is no room for files of so many bytes in all; nothing where there is room, or where looking
+  /// would have to wait.
   std::string no_room(const std::string& peer, std::uint64_t bytes, const std::string& owner) const;
-  /// The file that has waited longest among those that `passed_over` does not name; nothing when none waits.
+  /// Returns the file that has waited longest among those that `passed_over` does not name; nothing when none waits.
   std::optional<std::filesystem::path> oldest(
       const std::string& peer, const std::function<bool(const std::filesystem::path&)>& passed_over = nullptr) const;
-  /// It has been sent.
+  /// Removes a file that has been sent.
   void remove(const std::string& peer, const std::filesystem::path& file);
-  /// The peer will never take it: moves it to `refused`, where an operator may look at it and remove it.
+  /// Moves a file that the peer will never take to `refused`, where an operator may look at it and remove it.
   void put_aside(const std::string& peer, const std::filesystem::path& file);
-  /// Removes what lies in the peer's `refused` for too long, and the oldest of what is too much. Returns how many.
+  /// Removes what has been in the peer's `refused` for too long, and the oldest of what is too much. Returns how many.
   std::uint64_t tidy(const std::string& peer);
 
   struct Waiting {
@@ -62,7 +62,7 @@ class Spool {
     std::uint64_t refused = 0;  ///< files put aside
   };
   Waiting waiting(const std::string& peer) const;
-  /// Folders of peers that the options no longer name, with files in them.
+  /// Lists folders of peers that the options no longer name, with files in them.
   std::vector<std::string> orphans() const;
 
  private:

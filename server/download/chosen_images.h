@@ -1,4 +1,4 @@
-// Images that somebody wants, and the makers of files of them.
+// Chosen images are those that somebody wants as a file; the makers of files take them one by one.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace echotrain::server {
 
-/// Images of a scan in the order in which they came. They are not kept for this.
+/// Images of a scan in the order in which they came. It does not keep them alive.
 class ChosenImages {
  public:
   explicit ChosenImages(const std::vector<std::shared_ptr<const KeptImage>>& images);
@@ -22,7 +22,7 @@ class ChosenImages {
   const protocol::ImageHeader& head(std::size_t i) const { return heads_[i]; }
   /// Throws DownloadError when the image has gone.
   std::shared_ptr<const KeptImage> get(std::size_t i) const;
-  /// Numbers of the images of each series.
+  /// Returns the numbers of the images of each series.
   std::map<std::uint16_t, std::vector<std::size_t>> by_series() const;
 
  private:
@@ -31,16 +31,16 @@ class ChosenImages {
 };
 
 bool is_complex(const protocol::ImageHeader& head);
-/// "_c02" where there are several channels.
+/// Returns "_c02" where there are several channels, else nothing.
 std::string channel_suffix(const protocol::ImageHeader& head, std::size_t channel);
 
-/// A file with several files in it.
+/// A ZIP file of several files.
 class ZipDownload : public Download {
  public:
   bool next(std::string& piece) override;
 
  protected:
-  /// As next(), of what is in the file.
+  /// Gives the next bytes, as next() does, of what is in the file.
   virtual bool more(std::string& piece) = 0;
   /// Throws DownloadError when a ZIP file cannot hold so much.
   static void require_room(std::uint64_t files, std::uint64_t bytes);

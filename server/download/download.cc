@@ -34,7 +34,8 @@ struct Place {
   std::uint64_t bytes = 0;
 };
 
-/// What is needed at most, beside the images: lists of images and of files, and what the largest image becomes.
+/// Returns the memory that is needed at most, beside the images: lists of images and of files, and what the largest
+/// image becomes.
 std::uint64_t needs(const std::vector<std::shared_ptr<const KeptImage>>& images, std::string_view format) {
   constexpr std::uint64_t kOfImage = 1024, kOfFile = 160, kOfInstance = 8192, kAlways = 1 << 20;
   std::uint64_t lists = kAlways + kOfImage * images.size(), largest = 0;
@@ -51,7 +52,7 @@ std::uint64_t needs(const std::vector<std::shared_ptr<const KeptImage>>& images,
   return lists + largest;
 }
 
-/// One that keeps its place.
+/// A download that keeps its place.
 class Placed final : public Download {
  public:
   Placed(std::unique_ptr<Download> made, std::unique_ptr<Place> place)

@@ -1,4 +1,4 @@
-// Files that are made of kept images.
+// A download is a file that is made of kept images.
 #pragma once
 
 #include <atomic>
@@ -15,19 +15,20 @@
 
 namespace echotrain::server {
 
-/// Why there is no file, in words, with a status of HTTP: 404, 409 (the format cannot hold these images), 503.
+/// The reason why there is no file, in words, with a status of HTTP: 404, 409 (the format cannot hold these images),
+/// 503.
 struct DownloadError : std::runtime_error {
   DownloadError(unsigned its_status, const std::string& text) : std::runtime_error(text), status(its_status) {}
   unsigned status;
 };
 
-/// One file on its way. Confined to one thread at a time, which it may keep busy for as long as an image takes.
+/// One file on its way. It belongs to one thread at a time, which it may keep busy for as long as an image takes.
 class Download {
  public:
   virtual ~Download() = default;
-  /// Looks at what there is; to be called once and first. Throws DownloadError, as next() does.
+  /// Looks at what there is. It is called once and first. Throws DownloadError, as next() does.
   virtual void plan() = 0;
-  /// Sets `piece` to the bytes that come next; it may stay empty, which says nothing. False: the file is whole.
+  /// Sets `piece` to the bytes that come next; an empty one means nothing. False: the file is whole.
   virtual bool next(std::string& piece) = 0;
   const std::string& name() const { return name_; }  ///< "scan_7_nifti.zip": letters, digits, _ and one dot
   std::string_view type() const { return type_; }    ///< Content-Type
@@ -49,7 +50,7 @@ class Downloads {
   static constexpr int kMost = 4;  ///< at a time
 
   explicit Downloads(std::shared_ptr<numerics::MemoryBudget> budget) : budget_(std::move(budget)) {}
-  /// `origin` (null: not known any more) is what DICOM tells of the scan. Throws DownloadError.
+  /// Begins a download. `origin` (null: not known any more) is what DICOM tells of the scan. Throws DownloadError.
   std::shared_ptr<Download> begin(const DownloadOrder& order, const RecentImages& images,
                                   std::shared_ptr<const ScanOrigin> origin) const;
 

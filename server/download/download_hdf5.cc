@@ -13,7 +13,8 @@ namespace echotrain::server {
 
 namespace {
 
-// HDF5's own structures, beside pixels and attributes: of a file with its group and types, and of an image.
+// The bytes of HDF5's own structures, beside pixels and attributes: of a file with its group and types, and of an
+// image.
 constexpr std::uint64_t kOfFile = 1 << 20, kOfImage = 4 << 10;
 constexpr std::size_t kFilePiece = 1 << 20;
 

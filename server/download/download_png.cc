@@ -23,7 +23,7 @@ class Magnitudes {
       ++all_;
     }
   }
-  /// That which a fraction of all does not exceed.
+  /// Returns the value that a fraction of all does not exceed.
   float quantile(double fraction) const {
     const auto wanted = static_cast<std::uint64_t>(std::ceil(fraction * static_cast<double>(all_)));
     std::uint64_t sum = 0;

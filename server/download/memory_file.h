@@ -1,4 +1,4 @@
-// A file that is in memory only, for libraries that want a name.
+// A memory file is in memory only, for libraries that want a name.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace echotrain::server {
 
-/// In /dev/shm, for its owner only. Its bytes are paid for before they are written. Once sealed, it goes when somebody
-/// else needs the memory.
+/// A file in /dev/shm, for its owner only. Its bytes are paid for before they are written. Once sealed, it goes when
+/// somebody else needs the memory.
 class MemoryFile final : public numerics::Droppable {
  public:
-  /// std::system_error when the system gives none.
+  /// Throws std::system_error when the system gives none.
   explicit MemoryFile(std::shared_ptr<numerics::MemoryBudget> budget);
   ~MemoryFile() override;
 
@@ -27,7 +27,7 @@ class MemoryFile final : public numerics::Droppable {
   std::uint64_t room() const;  ///< bytes that /dev/shm has left; a container often has 64 MiB in all
   /// Pays for `bytes` in all. False: the budget has no more left.
   bool pay(std::uint64_t bytes);
-  /// Nothing more will be written.
+  /// Says that nothing more will be written.
   void seal();
   /// Reads up to `most` bytes from `offset` on; nothing when the file has gone.
   std::optional<std::string> read(std::uint64_t offset, std::size_t most) const;

@@ -24,10 +24,10 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kPiece = 1 << 20;
-/// How long a file is worked on before it is looked whether anybody still wants it.
+/// A file is made for this long before the server looks whether anybody still wants it.
 constexpr std::chrono::milliseconds kLook{50};
 
-/// Whether nobody takes what is sent: the client has closed its side or reset the connection, or the server has closed.
+/// True if nobody takes what is sent: the client has closed its side or reset the connection, or the server has closed.
 bool is_gone(boost::beast::tcp_stream& stream) {
   if (!stream.socket().is_open()) return true;
   pollfd state{stream.socket().native_handle(), POLLRDHUP, 0};

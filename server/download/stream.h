@@ -1,4 +1,4 @@
-// Answers of HTTP that carry images.
+// The HTTP answers that carry images are sent piece by piece.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -14,10 +14,10 @@
 
 namespace echotrain::server {
 
-/// An HTTP answer with a stream file (protocol/files/stream_file.h): the images' messages, one after another;
-/// `head_only`: what precedes it. They go out in pieces from where they are kept, and are not kept for this: when one
-/// goes because a scan needs its memory, the answer ends, shorter than its Content-Length. It ends as well when a piece
-/// (1 MiB) is not taken within `patience`.
+/// Sends a stream file (protocol/files/stream_file.h) as an HTTP answer: the images' messages, one after another;
+/// `head_only`: only what precedes it. They go out in pieces from where they are stored, and this keeps none alive:
+/// when one goes because a scan needs its memory, the answer ends, shorter than its Content-Length. It ends as well
+/// when a piece (1 MiB) is not taken within `patience`.
 asio::awaitable<void> send_images(boost::beast::tcp_stream& stream,
                                   std::vector<std::shared_ptr<const KeptImage>> images, bool head_only,
                                   std::chrono::milliseconds patience);
@@ -28,10 +28,10 @@ struct StreamHow {
   std::chrono::milliseconds patience{};
 };
 
-/// An HTTP answer with a file that is made piece by piece, on threads of `pool`. Nothing is sent before its first bytes
-/// are made; the result says why there are none. Later, the answer ends early, without its last chunk: when an image
-/// goes, or when a MiB is not taken within `patience`. A client that has closed its side of the connection gets nothing
-/// more, and no more is made for it. `head_only`: whether there is a file, and its name.
+/// Sends a file that is made piece by piece, on threads of `pool`, as an HTTP answer. Nothing is sent before its first
+/// bytes are made; the result says why there are none. Later, the answer ends early, without its last chunk: when an
+/// image goes, or when a MiB is not taken within `patience`. A client that has closed its side of the connection gets
+/// nothing more, and no more is made for it. `head_only`: only whether there is a file, and its name.
 asio::awaitable<std::optional<DownloadError>> send_download(boost::beast::tcp_stream& stream,
                                                             std::shared_ptr<Download> download, asio::thread_pool& pool,
                                                             StreamHow how);

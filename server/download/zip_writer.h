@@ -1,4 +1,4 @@
-// ZIP files, made piece by piece.
+// The ZIP writer makes ZIP files piece by piece.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ class ZipWriter {
   static constexpr std::uint64_t kMostFiles = 65535;
   static constexpr std::uint64_t kMostBytes = 0xF0000000;
 
-  /// A file that is known as a whole.
+  /// Adds a file that is known as a whole.
   std::string file(std::string_view name, std::string_view bytes);
-  /// A file that comes in pieces, until end().
+  /// Begins a file that comes in pieces, until end().
   std::string begin(std::string_view name);
   void add(std::string_view bytes);  ///< gives nothing: the bytes themselves come next
   std::string end();
-  /// The directory. There are no further files.
+  /// Gives the directory. There are no further files.
   std::string finish();
 
  private:

@@ -21,14 +21,14 @@ namespace {
 constexpr std::chrono::milliseconds kLook{20};
 constexpr std::chrono::seconds kToBeKilled{5};  // a process inside a driver may not end even then
 
-/// How a child has ended: its status, or in words why it has none.
+/// The end of a child: its status, or in words why it has none.
 struct Ended {
   int status = -1;
   std::string why{};
 };
 
-/// A process with this one's environment and none of its descriptors, signals as by default. Zero: `error` says why
-/// not.
+/// Starts a process with this one's environment and none of its descriptors, signals as by default. Zero: `error` says
+/// why not.
 pid_t start(const std::vector<std::string>& command, int& error) {
   std::vector<char*> arguments;
   for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));  // nobody changes it

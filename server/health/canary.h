@@ -1,4 +1,4 @@
-// A new process that tries a GPU on which scans fail.
+// The canary is a new process that tries a GPU on which scans fail.
 #pragma once
 
 #include <chrono>
@@ -17,17 +17,17 @@
 
 namespace echotrain::server {
 
-/// Most errors of a GPU do not say whether it is lost, nor which of several it is. When kFailures scans in a row have
-/// failed by such errors, none of them for want of memory, a child process does a little work on each GPU for which
-/// this is true (device_check.h). Where it cannot either,
-/// readiness breaks down; else counting begins anew. Only what the child says itself counts: one that is killed, that
-/// cannot be started or does not end in time has said nothing. Thread-safe.
+/// Finds out whether a GPU is lost: most errors do not say so, nor which of several GPUs it is. When kFailures scans in
+/// a row have failed by such errors, none of them for want of memory, a child process does a little work on each GPU
+/// for which this is true (device_check.h). Where that fails too, readiness breaks down; else counting begins anew.
+/// Only what the child says itself counts: one that is killed, that cannot be started or does not end in time has said
+/// nothing. Thread-safe.
 class Canary {
  public:
   static constexpr int kFailures = 3;
-  /// Statuses of the child.
+  /// The child's exit statuses.
   static constexpr int kWorks = 0, kBroken = 83, kUnknown = 84;
-  /// What the program's own binary is called with, and the devices' numbers after it.
+  /// The option by which the program's own binary becomes the child; the devices' numbers follow it.
   static constexpr std::string_view kFlag = "--canary";
 
   struct Times {
@@ -37,9 +37,9 @@ class Canary {
   explicit Canary(std::shared_ptr<Readiness> readiness) : Canary(std::move(readiness), Times()) {}
   Canary(std::shared_ptr<Readiness> readiness, Times times) : readiness_(std::move(readiness)), times_(times) {}
 
-  /// What to run, before the devices' numbers. Without it, nobody is asked.
+  /// Sets what to run; the devices' numbers follow it. Without it, no child is started.
   void use(std::vector<std::string> program);
-  /// `devices`: all that the scan used.
+  /// Counts a failure. `devices`: all that the scan used.
   void scan_failed(const std::vector<int>& devices, const std::string& why);
   void scan_succeeded(const std::vector<int>& devices);
   /// Ends the child that runs, if any, and starts no more.

@@ -1,4 +1,4 @@
-// Whether this server should be given work, and why not.
+// The readiness says whether this server should be given work, and why not.
 #pragma once
 
 #include <functional>
@@ -8,22 +8,22 @@
 
 namespace echotrain::server {
 
-/// starting -> ready -> draining, and broken from anywhere and for good. Thread-safe.
+/// The states are starting -> ready -> draining, and broken from anywhere and for good. Thread-safe.
 class Readiness {
  public:
   enum class State { starting, ready, draining, broken };
 
   State state() const;
-  /// One sentence for an operator; empty when ready.
+  /// Returns one sentence for an operator; empty when ready.
   std::string reason() const;
 
-  /// The server accepts sessions from now on. Does nothing unless the state is starting.
+  /// Says that the server accepts sessions from now on. Does nothing unless the state is starting.
   void set_ready();
-  /// The server accepts no more sessions; those that run may finish.
+  /// Says that the server accepts no more sessions; those that run may finish.
   void drain();
-  /// Something that only a new process mends. The first reason counts, and calls on_broken.
+  /// Says that something is broken that only a new process mends. The first reason counts, and calls on_broken.
   void break_down(std::string_view reason);
-  /// break_down() calls `react` once, on its caller's thread. Call this before threads start.
+  /// Makes break_down() call `react` once, on its caller's thread. It is called before threads start.
   void on_broken(std::function<void()> react) { react_ = std::move(react); }
 
  private:

@@ -1,4 +1,4 @@
-// Heartbeats, by the stamps of readouts.
+// The heart intervals of a scan follow from the stamps of its readouts.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// One plane of an image, as a viewer gets it.
+// An image view is one plane of an image, as a viewer gets it.
 #pragma once
 
 #include <cstddef>

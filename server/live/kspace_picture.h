@@ -1,4 +1,4 @@
-// Which parts of k-space a scan has sent, as a small picture.
+// The k-space picture shows which parts of k-space a scan has sent.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace echotrain::server {
 class KspacePicture {
  public:
   static constexpr int kMost = 96;  ///< cells along an axis
-  /// Of one scan. A header without encodings (images only) gives an empty picture.
+  /// The picture is of one scan. A header without encodings (images only) gives an empty picture.
   KspacePicture(const protocol::Header& header, config::TrajectoryUnit unit);
 
   /// Adds an imaging readout. Those of other encoding spaces than the first leave the picture as it is.

@@ -1,4 +1,4 @@
-// How long the images of the last minute took.
+// The last minute's delays say how long its images took.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The scans that run and those that ran last, for the live page.
+// The live board has the scans that run and those that ran last, for the live page.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class LiveBoard final : public Onlookers {
 
   /// {"scans": [...], "ended": [...], "delays": {...}, "images": {...}}: the newest ended one first.
   nlohmann::ordered_json json() const;
-  /// Of a session that runs or is kept; null: it is not, or has no scan.
+  /// The origin of a session that runs or is kept; null: it is not, or has no scan.
   std::shared_ptr<const ScanOrigin> origin(std::uint64_t session) const;
   const std::shared_ptr<RecentImages>& images() const { return images_; }  ///< null: none are kept
   const std::shared_ptr<WhyScans>& why() const { return why_; }

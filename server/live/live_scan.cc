@@ -19,7 +19,7 @@
 namespace echotrain::server {
 
 namespace {
-// Of a text that a client may have written.
+// The longest parts that are shown of a text that a client may have written.
 constexpr std::size_t kMostText = 1024, kMostName = 200;
 constexpr double kMs = 1e-3;
 constexpr std::size_t kMostTimes = 64;  // of a sequence, by contrast

@@ -1,4 +1,4 @@
-// What the live page shows of one session.
+// A live scan is what the live page shows of one session.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The images of the last scans, in memory.
+// The recent images are those of the last scans, in memory.
 #pragma once
 
 #include <atomic>
@@ -60,7 +60,7 @@ class RecentImages final : public numerics::Droppable {
     std::uint64_t first = 0, last = 0;
   };
   Extent extent(std::uint64_t session) const;
-  /// Of the newest image, and whose it is: changes with each image. {0, 0}: there was none.
+  /// The newest image, and whose it is: changes with each image. {0, 0}: there was none.
   struct Newest {
     std::uint64_t number = 0, session = 0;
     bool operator==(const Newest&) const = default;

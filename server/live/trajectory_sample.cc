@@ -8,7 +8,7 @@ namespace echotrain::server {
 namespace {
 // A frame of a sliding window may bring few new readouts: a picture is of several such frames.
 constexpr std::uint64_t kFew = 16;
-// Of frames that are open at a time one is followed. One that never ends does not keep later ones from being shown.
+// One of the frames that are open at a time is followed. One that never ends does not keep later ones from being shown.
 constexpr std::uint64_t kMostOpen = 64;
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The view "Why" of one scan, as JSON.
+// The facts of the view "Why" of one scan are written as JSON.
 #pragma once
 
 #include <cstdint>

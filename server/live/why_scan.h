@@ -1,4 +1,4 @@
-// Why a scan's images are as they are: what the live page's view "Why" shows of one scan.
+// The view "Why" shows why the images of one scan are as they are.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ class WhyScan {
   /// With what a gadget is about to get: trajectories and coil images are seen here.
   void item(const AnyGadget& gadget, const Item& item, numerics::Context& compute);
   bool wants_coil_images() const { return coils_wanted_.load(std::memory_order_relaxed); }
-  /// Of the CPU's memory; images of a GPU are left out.
+  /// Takes coil images in the CPU's memory; images of a GPU are left out.
   void coil_images(numerics::DeviceView<const numerics::cfloat> images, numerics::Context& compute);
   void sent(const ImageLatency& latency);
 

@@ -1,4 +1,4 @@
-// What the view "Why" has of the scans that run and of those that ran last.
+// The view "Why" has an entry for each scan that runs, and for those that ran last.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class WhyScans final : public numerics::Droppable {
   ~WhyScans() override;
 
   std::shared_ptr<WhyScan> make(std::uint64_t session);
-  /// Null: this one does not run, and it is not kept.
+  /// Null: this one does not run, and its entry is gone.
   std::shared_ptr<WhyScan> find(std::uint64_t session) const;
   /// It is kept until forget().
   void ended(std::shared_ptr<WhyScan> scan);

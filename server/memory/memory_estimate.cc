@@ -41,7 +41,7 @@ double numbers_of(const protocol::Encoding& encoding, double channels, const Ext
   return ((on_grid ? 3 : 6) + (extra.joins ? 2 : 0)) * images + doubled;
 }
 
-/// Of a chain and its branches.
+/// Returns the complex numbers that a chain and its branches take.
 double numbers_of(const protocol::Header& header, const ChainPlan& chain, bool on_device) {
   const Extra extra{has(chain, {"fhd", "pcg"}), has(chain, {"grappa", "sense", "encoding"})};
   const double channels = header.receiver_channels.value_or(8);

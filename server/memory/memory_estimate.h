@@ -1,4 +1,4 @@
-// What a scan will need of the machine's memory, told from its header.
+// The memory estimate says from a scan's header how much of the machine's memory it will need.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,29 @@
 
 namespace echotrain::server {
 
-/// Bytes that a scan of `header` takes at the same time, by a rule of thumb for one frame at a time. With V voxels of
-/// the largest space (encoded or reconstructed), C receiver channels (8 where the header does not say) and complex
-/// numbers of 8 bytes:
+/// Returns the bytes that a scan of `header` takes at the same time, by a rule of thumb for one frame at a time. With V
+/// voxels of the largest space (encoded or reconstructed), C receiver channels (8 where the header does not say) and
+/// complex numbers of 8 bytes:
 /// - 1 MiB, and 8 x the header's own length;
 /// - Cartesian, EPI: 3 x V x C numbers (samples, k-space, images);
 /// - other trajectories: 6 x V x C numbers (samples, an oversampled grid, images);
 /// - least squares (fhd) or pcg on top of that: 4 x V x 2^d numbers for the doubled grid of d dimensions;
 /// - weights or maps of coils (grappa, sense, encoding) on top of that: 2 x V x C numbers;
 /// - on a GPU, in the machine's memory: V x C numbers only.
-/// It is what is reserved, not a bound: a scan that takes more borrows, while there is some left.
+/// The result is what is reserved, not a bound: a scan that takes more borrows, while there is some left.
 /// Of a pipeline with two chains, the one for this header counts. Each branch adds what its own chain takes: V x C
 /// numbers where it begins with images, else as above.
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend);
 
-/// Bytes that the processes of the plan's `python` steps may take beside that; their queues too.
+/// Returns the bytes that the processes of the plan's `python` steps may take beside that; their queues too.
 std::uint64_t step_memory(const protocol::Header& header, const PipelinePlan& plan,
                           const config::ServerOptions& options);
 
-/// Bytes that one session may use: session_memory_mib, by default 8 GiB, or half of the budget where that is less.
+/// Returns the bytes that one session may use: session_memory_mib, by default 8 GiB, or half of the budget where that
+/// is less.
 std::uint64_t session_memory(const config::ServerOptions& options, const numerics::MemoryBudget& budget);
-/// Bytes that one scan may use on its GPU: device_memory_mib, by default session_memory_mib, by default 8 GiB.
+/// Returns the bytes that one scan may use on its GPU: device_memory_mib, by default session_memory_mib, by default 8
+/// GiB.
 std::uint64_t device_memory(const config::ServerOptions& options);
 
 }  // namespace echotrain::server

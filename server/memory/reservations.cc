@@ -16,7 +16,7 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
   {
     const std::scoped_lock lock(mutex_);
     leaving_.remove_if([&](const Leaving& each) { return each.account.lock().get() == account; });  // it stays
-    // Nobody else overtakes those who wait for memory to come back.
+    // No other scan overtakes those that wait for memory to come back.
     if ((calls_back_ && !may_take_kept(*ticket)) || !grant(*ticket)) {
       refused = line_is_full(ticket->wish_);
       if (!refused) {
@@ -32,19 +32,19 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
 }
 
 namespace {
-// What is there already, or will be.
+// Returns what the account has already, or will have.
 std::uint64_t had(const numerics::MemoryAccount& account, std::uint64_t reserved) {
   return std::max(account.used(), reserved);
 }
 }  // namespace
 
-// With the lock held, as all below.
+// Requires the lock; so do the functions below.
 bool Reservations::may_reserve(const Ticket& ticket) const {
   const auto found = held_.find(ticket.wish_.address);
   return found == held_.end() || found->second.bytes + ticket.wish_.bytes - ticket.reserved_ <= share();
 }
 
-// A first scan stays one when it regains what it had.
+// A first scan stays one when it regains its memory.
 bool Reservations::may_take_kept(const Ticket& ticket) const {
   const bool first = ticket.counted_ ? ticket.scans_beside_ == 0 : held_.count(ticket.wish_.address) == 0;
   return first && ticket.wish_.bytes <= kept() / 4;
@@ -62,8 +62,8 @@ Reservations::Sums Reservations::sums() const {
   return sums;
 }
 
-// Its address has no more than its part, and together with this wish no more than it may reserve: those behind it wait
-// for it, and others do what they can for it.
+// A ticket is due if its address has no more than its part, and together with this wish no more than it may reserve:
+// those behind it wait for it, and others give back what they can for it.
 bool Reservations::is_due(const Ticket& ticket, const Sums& sums) const {
   const std::uint64_t has = had(*ticket.wish_.account, ticket.reserved_), wants = std::max(has, ticket.wish_.bytes);
   const auto found = sums.had.find(ticket.wish_.address);
@@ -72,8 +72,8 @@ bool Reservations::is_due(const Ticket& ticket, const Sums& sums) const {
          all <= part_of(ticket.wish_.address, sums);
 }
 
-// What it has lent goes to those first for whom it was lent, until it has waited for the patience: else who needs what
-// two have lent would never get it. What is kept for small first scans is theirs alone.
+// Memory that it has lent goes first to those for whom it was lent, until it has waited for the patience: else a scan
+// that needs what two have lent would never get it. What is left to small first scans is theirs alone.
 bool Reservations::stands_behind(const Ticket& ticket, const Ticket& other, const Sums& sums) const {
   return ticket.counted_ && !other.counted_ && !is_overdue(ticket) && other.waits_since_ <= ticket.lent_at_ &&
          may_take_kept(other) == may_take_kept(ticket) && is_due(other, sums);
@@ -89,13 +89,13 @@ std::uint64_t Reservations::part_of(const std::string& address, const Sums& sums
   return std::min(share(), std::max(2 * share() / std::max<std::size_t>(sums.had.size(), 1), 2 * reserved));
 }
 
-// The budget must have as much left before it is reserved.
+// Returns what the budget must have left before the ticket's memory is reserved.
 std::uint64_t Reservations::room_for(const Ticket& ticket) const {
   const std::uint64_t has = had(*ticket.wish_.account, ticket.reserved_);
   return ticket.wish_.bytes - std::min(ticket.wish_.bytes, has) + (may_take_kept(ticket) ? 0 : kept());
 }
 
-// What scans have that end, or have ended.
+// Returns what scans that end, or have ended, still have.
 std::uint64_t Reservations::coming() const {
   std::uint64_t bytes = 0;
   for (const Ticket* each : counted_)
@@ -105,8 +105,8 @@ std::uint64_t Reservations::coming() const {
   return bytes;
 }
 
-// The scans that have to give back what they borrow, so that the first in line who may ask for that fits. None where it
-// would not fit though all of them ended.
+// Returns the scans that have to give back what they borrow, so that the first in line who may ask for that fits. None
+// where it would not fit though all of them ended.
 std::vector<Reservations::Ticket*> Reservations::next_to_end() const {
   const auto now = Clock::now();
   const Sums have = sums();
@@ -127,8 +127,8 @@ std::vector<Reservations::Ticket*> Reservations::next_to_end() const {
   return found;
 }
 
-// The scan that borrows most of the address that has most beyond its part, once those of `ending` have ended; null:
-// none. What a scan has lent of its reservation, and takes again, is not borrowed.
+// Returns the scan that borrows most of the address that has most beyond its part, once those of `ending` have ended;
+// null: none. What a scan has lent of its reservation, and takes again, is not borrowed.
 Reservations::Ticket* Reservations::borrows_most(const std::vector<Ticket*>& ending, const Sums& sums) const {
   std::map<std::string_view, std::uint64_t> back;
   for (const Ticket* each : ending) back[each->wish_.address] += had(*each->wish_.account, each->reserved_);
@@ -156,11 +156,11 @@ bool Reservations::line_is_full(const Wish& wish) const {
   return static_cast<std::int64_t>(line_.size()) >= most;
 }
 
-// False: it has to wait.
+// Grants the ticket; false: it has to wait.
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
-  // Asked before anything is reserved: what is reserved only to be given back is missing to those who borrow meanwhile.
-  // Caches go for it: only for who may reserve.
+  // The budget is asked before anything is reserved: what is reserved only to be given back is missing to those who
+  // borrow meanwhile. Caches go for it only where the ticket may reserve.
   const auto leaves_kept = [&] { return may_take_kept(ticket) || kept() == 0 || budget_->make_room(room_for(ticket)); };
   if (may_reserve(ticket) && leaves_kept() && reserve(ticket, wish.bytes)) {
     if (!std::exchange(ticket.counted_, true)) {
@@ -177,8 +177,8 @@ bool Reservations::grant(Ticket& ticket) {
   return true;
 }
 
-// What is reserved for a ticket counts for its address. Those who borrow see no less to lend because a small scan takes
-// what is kept. False: it does not fit.
+// Reserves bytes for a ticket, which count for its address. Those who borrow see no less to lend because a small scan
+// takes what is left to small ones. False: it does not fit.
 bool Reservations::reserve(Ticket& ticket, std::uint64_t bytes) {
   const bool small = may_take_kept(ticket);
   const std::uint64_t more = bytes - ticket.reserved_;  // unsigned numbers wrap: this may subtract

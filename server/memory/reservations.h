@@ -1,4 +1,4 @@
-// Whose turn it is to have memory reserved.
+// Reservations admit scans by memory: a scan gets its estimate reserved, or waits in line.
 #pragma once
 
 #include <atomic>
@@ -19,12 +19,13 @@
 
 namespace echotrain::server {
 
-/// Reserves memory for scans before their data are taken. A scan whose reservation does not fit waits in line, first
-/// come first served. An eighth of the budget is kept for small scans (a quarter of that eighth each) of addresses that
-/// have none: these overtake. What one address has reserved is at most half of the rest: those who wait because of that
-/// hold up nobody else. What a scan that does nothing has not used of its reservation is called back while others wait;
-/// when it goes on, it stands before all who have had nothing, but those who waited for this when it gave it back. The
-/// last quarter of the line, rounded down, is for addresses that have none in it. Thread-safe. Tickets keep it alive.
+/// Reserves memory for scans before their data are taken (admission). A scan whose reservation does not fit waits in
+/// line, first come first served. An eighth of the budget is left to small scans (a quarter of that eighth each) of
+/// addresses that have none: these overtake. One address may reserve at most half of the rest (fair share): its scans
+/// that wait because of that hold up nobody else. While others wait, a scan that does nothing has to give back what it
+/// has not used of its reservation; when it goes on, it stands before all who have had nothing, but not before those
+/// who already waited for this when it gave it back. The last quarter of the line, rounded down, is for addresses that
+/// have none in it. Thread-safe. Tickets keep it alive.
 ///
 /// What a scan takes beyond its reservation is borrowed: from all but what is left of that eighth. Where an address
 /// that has no more than its part, and with what it waits for no more than half of the rest, has waited for a while,
@@ -37,16 +38,16 @@ namespace echotrain::server {
 /// more in leaves others something to borrow.
 class Reservations : public std::enable_shared_from_this<Reservations> {
  public:
-  /// At most `most_waiting` tickets wait at a time. Scans that borrow end when somebody has waited for `pause`. Who
-  /// regains waits for `patience`, and then goes on with what it has; what a scan has left behind is waited for as
-  /// long.
+  /// At most `most_waiting` tickets wait at a time. Scans that borrow end when somebody has waited for `pause`. A scan
+  /// that regains its memory waits for `patience`, and then goes on with what it has; what a scan has left behind is
+  /// waited for as long.
   Reservations(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting,
                Clock::duration pause = std::chrono::seconds(10), Clock::duration patience = std::chrono::seconds(10))
       : budget_(std::move(budget)), most_waiting_(most_waiting), pause_(pause), patience_(patience) {
     count_small(0);
   }
 
-  /// What a scan wants: `bytes` of the budget for `account`.
+  /// The wish of a scan: `bytes` of the budget for `account`.
   struct Wish {
     std::shared_ptr<numerics::MemoryAccount> account;
     std::uint64_t bytes = 0;
@@ -56,7 +57,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   };
 
  private:
-  /// What a scan has left behind when its ticket ended, such as images that are being sent: it comes back soon.
+  /// Memory that a scan has left behind when its ticket ended, such as images that are being sent: it comes back soon.
   struct Leaving {
     std::weak_ptr<numerics::MemoryAccount> account;
     Clock::time_point until;  ///< as long as that is believed
@@ -71,29 +72,29 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     Ticket& operator=(const Ticket&) = delete;
     bool granted() const;
     std::uint64_t bytes() const { return wish_.bytes; }
-    /// Tickets before this one; 0 when it has been granted.
+    /// Counts the tickets before this one; 0 when it has been granted.
     std::int64_t position() const;
-    /// Its scan does nothing for the moment: while others wait, gives back what is reserved and not used. From then on
-    /// it is not granted: ask again with regain(). False: it keeps all. For one strand.
+    /// Says that its scan does nothing for the moment: while others wait, gives back what is reserved and not used.
+    /// From then on it is not granted: ask again with regain(). False: it keeps all. For one strand.
     bool give_back_unused();
-    /// After that: asks for all of it again, behind those who regain, and who waited and could reserve when it gave it
+    /// Asks after that for all of it again: behind those who regain, and who waited and could reserve when it gave it
     /// back, and before all others. Granted in any case once it has waited for the patience: what it then takes beyond
     /// the part that it has kept is borrowed.
     void regain();
-    /// Its scan has to give back what it borrows. It stays so; the ticket is woken.
+    /// True if its scan has to give back what it borrows. It stays so; the ticket is woken.
     bool is_to_end() const { return ends_; }
-    /// Its scan does nothing for the moment: it is to end already while others wait, where it borrows, and the scans of
-    /// its address that need not end have more than one address may reserve.
+    /// True if its scan, which does nothing for the moment, has to end already while others wait: it borrows, and the
+    /// scans of its address that need not end have more than one address may reserve.
     bool is_to_end_idle();
-    /// Next to no data of its scan come: it is to end as soon as a scan of another address has waited for the pause.
+    /// True if next to no data of its scan come, which is to end as soon as a scan of another address has waited for the pause.
     bool is_to_end_crawling();
-    /// Whether the scans of its address have, with their input, more than an equal part of what is lent, as if one
+    /// True if the scans of its address have, with their input, more than an equal part of what is lent, as if one
     /// more address were there. Never while all together have less than half of it. Takes no longer while others wait
     /// for memory.
     bool has_too_much() const;
-    /// Its scan hangs: what it has does not come back, and nobody asks for it.
+    /// Says that its scan hangs: what it has does not come back, and nobody asks for it.
     void is_stuck();
-    /// Other scans of its address that had their memory when this one got its own. Valid once granted.
+    /// Counts the other scans of its address that had their memory when this one got its own. Valid once granted.
     std::int64_t scans_beside() const { return scans_beside_; }
 
    private:
@@ -116,26 +117,27 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::int64_t scans_beside_ = 0;  // until granted, as well
   };
 
-  /// A ticket, or null when the line is full, for this address or at all. A wish for more than an address may have
-  /// is cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted or a scan is to end.
+  /// Returns a ticket, or null when the line is full, for this address or at all. A wish for more than an address may
+  /// have is cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted or a scan is to
+  /// end.
   std::unique_ptr<Ticket> ask(Wish wish, std::function<void()> wake);
   /// Looks again who of those in line can have what it wants, and who has to give back what it borrows. Called when a
   /// ticket ends. Without memory it does nothing.
   void look_again();
-  /// The same for all who call it some 20 times a second: memory that was borrowed comes back at any time.
+  /// Does the same, some 20 times a second at most: memory that was borrowed comes back at any time.
   void look_now_and_then();
 
-  /// Somebody waits because there is too little left: sessions that have borrowed and can do without give back.
+  /// True if somebody waits because there is too little left: sessions that have borrowed and can do without give back.
   bool calls_back() const;
   std::int64_t waiting() const;
 
  private:
-  /// What the scans of an address have.
+  /// The memory and the scans of an address.
   struct Held {
     std::uint64_t bytes = 0;
     std::int64_t scans = 0;
   };
-  /// What the addresses have that have or want something.
+  /// The sums over all addresses that have something or want it.
   struct Sums {
     struct Had {
       std::uint64_t all = 0, staying = 0;  // staying: without scans that end, which give it back a little later

@@ -10,7 +10,8 @@ namespace echotrain::server {
 
 namespace {
 
-/// What of NVML's interface is used here (NVIDIA, "NVML API Reference Guide"); its functions give 0 for success.
+/// The part of NVML's interface that is used here (NVIDIA, "NVML API Reference Guide"); its functions give 0 for
+/// success.
 class Nvml {
  public:
   explicit Nvml(const std::string& file) : library_(::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL)) {

@@ -1,4 +1,4 @@
-// How busy the GPUs are.
+// The use of a GPU is the share of time in which it computes.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@
 namespace echotrain::server {
 
 /// The share of time in which a GPU computes, of all programs that use it, as NVIDIA's management library tells it
-/// (NVML, nvmlDeviceGetUtilizationRates), which comes with the driver. Asks it on a thread of its own, once a second,
-/// while somebody wants to know; nothing is loaded before. Thread-safe.
+/// (NVML, nvmlDeviceGetUtilizationRates), which comes with the driver. A thread of its own asks the library, once a
+/// second, while somebody wants to know; nothing is loaded before. Thread-safe.
 class GpuUse {
  public:
   explicit GpuUse(std::string library = "libnvidia-ml.so.1") : library_(std::move(library)) {}
@@ -22,8 +22,8 @@ class GpuUse {
   GpuUse(const GpuUse&) = delete;
   GpuUse& operator=(const GpuUse&) = delete;
 
-  /// [%], some seconds old at most, of the GPU at this place ("0000:3b:00.0"). Nothing: not known yet, or the library
-  /// is not there or does not tell (parts of GPUs). Waits for nobody.
+  /// Returns the use [%], some seconds old at most, of the GPU at this place ("0000:3b:00.0"). Nothing: not known yet,
+  /// or the library is not there or does not tell (parts of GPUs). Waits for nobody.
   std::optional<int> percent(const std::string& pci);
 
   static constexpr std::chrono::milliseconds kEvery{1000};

@@ -13,7 +13,7 @@ namespace {
 
 float ms_between(Instant from, Instant to) { return std::chrono::duration<float, std::milli>(to - from).count(); }
 
-/// The value that a fraction `q` of the sorted values do not exceed (nearest rank).
+/// Returns the value that a fraction `q` of the sorted values do not exceed (nearest rank).
 float quantile(const std::vector<float>& sorted, double q) {
   const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(sorted.size())));
   return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
@@ -23,7 +23,7 @@ struct Spread {
   float median = 0, p99 = 0, max = 0;
 };
 
-/// Each part's name and spread; empty without images.
+/// Returns each part's name and spread; empty without images.
 std::vector<std::pair<const char*, Spread>> spreads(const std::vector<ImageLatency>& latencies) {
   std::vector<std::pair<const char*, Spread>> all;
   if (latencies.empty()) return all;

@@ -11,7 +11,8 @@ namespace echotrain::server {
 
 namespace {
 
-// From a tenth of a millisecond, below which nothing on a network matters, to longer than anybody waits [s].
+// The buckets go from a tenth of a millisecond, below which nothing on a network matters, to longer than anybody waits
+// [s].
 const prometheus::Histogram::BucketBoundaries kSeconds{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02,
                                                        0.05,   0.1,    0.2,    0.5,   1,     2,     5,    10};
 
@@ -23,7 +24,7 @@ Histograms& histogram(prometheus::Registry& registry, const char* name, const ch
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
-/// All error codes are one outcome; echotrain_errors_total tells them apart.
+/// Returns the outcome, in which all error codes are one; echotrain_errors_total tells them apart.
 std::string outcome_of(const SessionStatus& status, const ScanSummary& summary, std::string_view error_code) {
   if (!error_code.empty()) return "error";
   if (summary.outcome == "peer gone") return "peer_gone";

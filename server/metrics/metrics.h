@@ -1,4 +1,4 @@
-// What a server counts, in Prometheus' terms (prometheus.io/docs/concepts/metric_types).
+// The metrics are what a server counts, in Prometheus' terms (prometheus.io/docs/concepts/metric_types).
 #pragma once
 
 #include <chrono>
@@ -34,14 +34,14 @@ class Metrics {
 
   void add_bytes_in(std::uint64_t bytes);
   void add_bytes_out(std::uint64_t bytes);
-  /// A session has ended. `error_code` is what the client was told, or empty.
+  /// Counts a session that has ended. `error_code` is what the client was told, or empty.
   void add_session(const SessionStatus& status, const ScanSummary& summary, std::string_view error_code);
 
-  /// For one scan with this pipeline: a name of the server's, or kInline.
+  /// Returns the meter of one scan with this pipeline: a name of the server's, or kInline.
   std::shared_ptr<ScanMeter> scan(std::string_view pipeline, std::shared_ptr<SessionStatus> status);
   static constexpr std::string_view kInline = "inline";
 
-  /// The counters and then `present`, what is there at this moment, in Prometheus' text format 0.0.4.
+  /// Returns the counters and then `present`, what is there at this moment, in Prometheus' text format 0.0.4.
   std::string text(std::vector<prometheus::MetricFamily> present) const;
   std::chrono::system_clock::time_point began() const;
   static constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";
@@ -58,9 +58,9 @@ class ScanMeter {
   /// Adds what `so_far` has more than the last one had: readouts, waveforms, images from the client, odd images,
   /// skipped messages.
   void progress(const ScanCounts& so_far);
-  /// An image was made.
+  /// Counts an image that was made.
   void image();
-  /// An image that was made from readouts has been sent.
+  /// Counts an image that was made from readouts and has been sent.
   void sent(const ImageLatency& latency);
   void set_backend(std::string_view backend) { status_->set_pipeline(pipeline_, backend); }
 

@@ -1,4 +1,4 @@
-// Those who look on while scans run. The live page is one.
+// An onlooker hears of scans while they run. The live page is one.
 #pragma once
 
 #include <memory>
@@ -23,17 +23,17 @@ namespace echotrain::server {
 class SessionStatus;
 struct ScanSummary;
 
-/// Who looks at one session and its scan. Thread-safe; none of its calls waits.
+/// Hears of one session and its scan. Thread-safe; none of its calls waits.
 class ScanOnlooker {
  public:
   virtual ~ScanOnlooker() = default;
-  /// A scan begins, whose `occasion` no other has. A session may begin another one.
+  /// A scan begins, with an `occasion` that no other scan has. A session may begin another one.
   virtual void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
                      std::string_view occasion) = 0;
-  /// What runs the scan, on the scan's thread, before the pipeline starts. Both last until the scan has ended, and so
-  /// must this.
+  /// Gives what runs the scan, on the scan's thread, before the pipeline starts. Both last until the scan has ended,
+  /// and so must this.
   virtual void watch(Pipeline& pipeline, numerics::Context& compute) = 0;
-  /// Readouts that have passed the check, before the pipeline gets them.
+  /// Gives readouts that have passed the check, before the pipeline gets them.
   virtual void readouts(const std::vector<protocol::Acquisition>& batch) = 0;
   virtual void image(const protocol::Image& image) = 0;
   virtual void sent(const ImageLatency& latency) = 0;
@@ -41,7 +41,7 @@ class ScanOnlooker {
   virtual void warning(std::string_view text) = 0;
 };
 
-/// Who looks at all sessions of a server. Thread-safe. Outlives what it gives.
+/// Hears of all sessions of a server. Thread-safe. Outlives what it gives.
 class Onlookers {
  public:
   virtual ~Onlookers() = default;

@@ -1,4 +1,4 @@
-// What the server counts of one scan.
+// The counts of a scan are numbers of messages, images and plans.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The one line that the log keeps of a scan.
+// The summary of a scan is the one line that the log has of it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace echotrain::server {
 
-/// Counts and times of one session.
+/// The counts and times of one session.
 struct ScanSummary {
   std::string peer;      ///< address:port
   std::string pipeline;  ///< empty when no scan was started
@@ -27,7 +27,7 @@ struct ScanSummary {
   double duration_s = 0;
 
   std::string text() const;
-  /// The same as an object of named numbers and texts; times in the unit of their name.
+  /// Returns the same as an object of named numbers and texts; times in the unit of their name.
   nlohmann::ordered_json facts() const;
 };
 

@@ -1,4 +1,4 @@
-// What any thread may know of the sessions that run, without waiting for them.
+// The status of a session can be read by any thread, without waiting for the session.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ enum class SessionState { connecting, waiting, refused, scanning, paused, finish
 /// the last messages go out. "stuck": the session is gone, but not the thread of its scan, which hangs.
 std::string_view to_string(SessionState state);
 
-/// What one session shows of itself. The session and its worker keep it up to date; any thread reads it.
+/// The state and counts of one session. The session and its worker keep it up to date; any thread reads it.
 class SessionStatus {
  public:
   SessionStatus(std::uint64_t its_id, std::string its_peer, std::shared_ptr<numerics::MemoryBudget> budget)
@@ -58,7 +58,7 @@ class SessionBoard : public std::enable_shared_from_this<SessionBoard> {
   /// A session is on the board as long as somebody has its status.
   std::shared_ptr<SessionStatus> add(std::uint64_t id, std::string peer,
                                      std::shared_ptr<numerics::MemoryBudget> budget);
-  /// In the order in which they came.
+  /// Lists the sessions in the order in which they came.
   std::vector<std::shared_ptr<const SessionStatus>> list() const;
 
  private:

@@ -1,4 +1,4 @@
-// Networks of an option: who may use the plain port, say.
+// An allow list holds the networks of an option, such as those that may use the plain port.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -13,12 +13,12 @@ namespace echotrain::server {
 
 class AllowList {
  public:
-  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses; "::ffff:10.1.0.0/112" is 10.1.0.0/16. Throws
+  /// Takes networks ("10.1.0.0/16", "fd00::/8") and single addresses; "::ffff:10.1.0.0/112" is 10.1.0.0/16. Throws
   /// std::invalid_argument, naming the `option` and the one that is neither.
   explicit AllowList(const std::vector<std::string>& networks, std::string_view option = "allow");
-  /// Whether an address is in one of the networks; always when there are none.
+  /// True if an address is in one of the networks; always when there are none.
   bool contains(const boost::asio::ip::address& address) const { return empty() || names(address); }
-  /// Whether an address is in one of the networks. An IPv4 address that comes over IPv6 ("::ffff:10.1.2.3") counts as
+  /// True if an address is in one of the networks. An IPv4 address that comes over IPv6 ("::ffff:10.1.2.3") counts as
   /// IPv4.
   bool names(boost::asio::ip::address address) const;
   bool empty() const { return v4_.empty() && v6_.empty(); }

@@ -1,4 +1,4 @@
-// The certificate that the server shows, which can be replaced while it runs.
+// The certificate that the server shows can be replaced while it runs.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace echotrain::server {
 
-/// Thread-safe.
+/// Holds the certificate and its key. Thread-safe.
 class Certificates {
  public:
-  /// Reads the files; std::runtime_error as TlsContext.
+  /// Reads the files; throws std::runtime_error as TlsContext does.
   explicit Certificates(config::TlsOptions options) : options_(std::move(options)) { reload(); }
 
   /// Reads the files again, for connections to come. What fails (std::runtime_error) leaves the old ones in use.

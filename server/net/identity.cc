@@ -21,7 +21,7 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t") + 1 - first);
 }
 
-/// A text's parts between semicolons; one with a backslash before it (RFC 2253) belongs to its part.
+/// Returns a text's parts between semicolons; one with a backslash before it (RFC 2253) belongs to its part.
 std::vector<std::string> members_of(std::string_view text) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0, at = 0; at <= text.size(); ++at) {

@@ -21,7 +21,7 @@ asio::awaitable<std::optional<tcp::endpoint>> Introductions::client_of(std::shar
                                                                        tcp::endpoint balancer) {
   if (stopped_) co_return std::nullopt;
   const Entry entry(open_, {socket, Clock::now()});
-  // The handler may run after the header has come: it closes a socket, then, that nobody uses.
+  // The handler may run after the header has come: then it closes a socket that nobody uses.
   asio::steady_timer deadline(strand_, patience_);
   auto late = std::make_shared<bool>(false);
   deadline.async_wait([socket, late](const error_code& cancelled) {

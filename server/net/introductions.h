@@ -1,4 +1,4 @@
-// Asks balancers who their clients are.
+// An introduction asks a balancer who its client is.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -14,19 +14,19 @@
 
 namespace echotrain::server {
 
-/// Connections whose balancer has not yet said, by the PROXY protocol, who the client is. For one strand.
+/// Connections whose balancer has yet to say, by the PROXY protocol, who the client is. For one strand.
 class Introductions {
  public:
   /// A balancer has `patience` for its header.
   Introductions(asio::any_io_executor strand, Clock::duration patience, std::shared_ptr<LogBounds> log)
       : strand_(std::move(strand)), patience_(patience), log_(std::move(log)) {}
 
-  /// The client of a connection, or the balancer where it speaks for itself. Nothing when there is no header or a wrong
-  /// one: the log says why, and the connection is to be closed.
+  /// Returns the client of a connection, or the balancer where it speaks for itself. Nothing when there is no header or
+  /// a wrong one: the log says why, and the connection is to be closed.
   asio::awaitable<std::optional<asio::ip::tcp::endpoint>> client_of(std::shared_ptr<asio::ip::tcp::socket> socket,
                                                                     asio::ip::tcp::endpoint balancer);
-  /// All places for them are taken: closes the oldest one that is not known yet, unless it has had less than kGrace for
-  /// its header. Its client_of() returns soon, and its place is free.
+  /// Makes room when all places for them are taken: closes the oldest one that is not known yet, unless it has had less
+  /// than kGrace for its header. Its client_of() returns soon, and its place is free.
   void make_room();
   static constexpr Clock::duration kGrace = std::chrono::milliseconds(250);
   /// Closes those that are not known yet, and those to come.

@@ -81,7 +81,7 @@ void Slots::remove(std::uint64_t id) {
   entries_.erase(found);
 }
 
-// Gives its slot back.
+// Gives back the entry's slot.
 void Slots::leave(Entry& entry) {
   if (entry.kind == Kind::dropped) return;
   const auto count = by_address_.find(entry.who);

@@ -111,7 +111,7 @@ void Tokens::reload() {
   lines_ = std::move(lines);
 }
 
-/// Tokens may have blanks in them: what stands behind one is taken from the end of the line.
+/// Reads a line. Tokens may have blanks in them: what stands behind one is taken from the end of the line.
 Tokens::Line Tokens::read(std::string line, const std::string& place) {
   std::optional<std::string> name, pipelines;
   for (std::size_t blank; (blank = line.find_last_of(" \t")) != std::string::npos;) {

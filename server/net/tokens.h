@@ -1,4 +1,4 @@
-// Secrets: where the operator wants that, a client must know one.
+// A token is a secret that a client must know where the operator wants that.
 #pragma once
 
 #include <array>
@@ -13,30 +13,31 @@
 
 namespace echotrain::server {
 
-/// A file of tokens, one per line; empty lines and lines that begin with # are skipped. Behind a token may stand
-/// " name=WORD", by which it is known, and " client_pipelines=off", "gadgets" or "all", in place of the option of that
+/// A file of tokens, one per line; empty lines and lines that begin with # are skipped. Behind a token may stand "
+/// name=WORD", by which it is known, and " client_pipelines=off", "gadgets" or "all", in place of the option of that
 /// name. Thread-safe.
 class Tokens {
  public:
-  /// std::runtime_error when the file cannot be read, has no token, or has one of fewer than 16 characters, or when
-  /// something is wrong behind one.
+  /// Reads the file. Throws std::runtime_error when the file cannot be read, has no token, or has one of fewer than 16
+  /// characters, or when something is wrong behind one.
   explicit Tokens(std::string file);
   /// Reads the file again; what fails leaves the tokens as they were.
   void reload();
-  /// Takes a time that does not depend on which characters are equal.
+  /// True if the file has this token. Takes a time that does not depend on which characters are equal.
   bool contain(std::string_view token) const { return contain(digest_of(token)); }
 
-  /// What may be kept of a token: no dump of this process shows one.
+  /// All that is remembered of a token: no dump of this process shows one.
   using Digest = std::array<unsigned char, 32>;
   static Digest digest_of(std::string_view token);
   bool contain(const Digest& digest) const { return find(digest).has_value(); }
 
-  /// What a token stands for.
+  /// The rights that a token stands for.
   struct Grant {
     std::string identity;  ///< "token:NAME", or "token#DIGEST" where it has no name; lines may move
     std::optional<config::ClientPipelines> client_pipelines;  ///< nothing: as the option says
   };
-  /// Nothing for a token that the file does not have. Takes a time that does not depend on which characters are equal.
+  /// Returns nothing for a token that the file does not have. Takes a time that does not depend on which characters are
+  /// equal.
   std::optional<Grant> find(std::string_view token) const { return find(digest_of(token)); }
   std::optional<Grant> find(const Digest& digest) const;
 
@@ -52,11 +53,11 @@ class Tokens {
   std::vector<Line> lines_;
 };
 
-/// As much of a config text as is looked at for its token [bytes], and as many lines.
+/// A config text is searched for its token in this many bytes, and lines, of its beginning.
 inline constexpr std::size_t kTokenBytes = 16 << 10;
 inline constexpr int kTokenLines = 16;
-/// The token that a config text has in its beginning: a line `token: ...`, or "token" in a host's JSON. Nothing else of
-/// the text is read. Empty: there is none.
+/// Returns the token that a config text has in its beginning: a line `token: ...`, or "token" in a host's JSON. Nothing
+/// else of the text is read. Empty: there is none.
 std::string token_in(std::string_view config_text);
 
 }  // namespace echotrain::server

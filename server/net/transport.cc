@@ -34,7 +34,7 @@ class Rest {
       if (buffer.size() > 0) parts_.push_back({const_cast<void*>(buffer.data()), buffer.size()});
   }
   bool empty() const { return first_ == parts_.size(); }
-  /// What the kernel takes now without waiting, as sendmsg(2) says it.
+  /// Sends what the kernel takes now without waiting; returns as sendmsg(2) does.
   ssize_t send(int socket) {
     constexpr std::size_t kMostParts = 64;
     msghdr message{};
@@ -94,14 +94,16 @@ class PlainTransport : public Transport {
   }
 
  private:
-  // In a dense stream there is more already. Asio would hand even that on by way of another thread, which it wakes.
+  // Reads at once: in a dense stream there is more already. Asio would hand even that on by way of another thread,
+  // which it wakes.
   std::size_t read_at_once(asio::mutable_buffer room, error_code& error) {
     if (!dense_ || ++in_a_row_ == kReadsInARow || !is_open()) {
       in_a_row_ = 0;
       return 0;
     }
     const ssize_t n = ::recv(socket_.native_handle(), room.data(), room.size(), MSG_DONTWAIT);
-    // An error is told here: the kernel tells it once, and then that the stream has ended. Ends are Asio's to tell.
+    // Errors are told here: the kernel tells an error once, and then that the stream has ended. Ends are for Asio to
+    // tell.
     if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
       error = error_code(errno, asio::error::get_system_category());
     return n > 0 ? static_cast<std::size_t>(n) : 0;
@@ -117,7 +119,8 @@ class PlainTransport : public Transport {
   }
   bool is_dense() const { return dense_ && Clock::now() - *since_ < beside_.time; }
 
-  // What a dense stream makes is sent while the strand goes on reading: else the two would share one thread's time.
+  // Sends on another thread while the strand goes on reading a dense stream: else sending and reading would share one
+  // thread's time.
   asio::awaitable<void> write_beside(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
                                      error_code& error) {
     Rest rest(buffers);

@@ -1,4 +1,4 @@
-// The bytes of one connection: plain, or under TLS.
+// A transport carries the bytes of one connection: plain, or under TLS.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -16,26 +16,27 @@
 
 namespace echotrain::server {
 
-/// A stream socket of any family. Belongs to a strand.
+/// A stream socket of any family. It belongs to a strand.
 using StreamSocket = asio::generic::stream_protocol::socket;
 
-/// One coroutine may read while another one writes, both on the socket's strand. Errors come as a code; the one for the
-/// peer's orderly end is asio::error::eof.
+/// A connection's bytes in both directions. One coroutine may read while another one writes, both on the socket's
+/// strand. Errors come as a code; the one for the peer's orderly end is asio::error::eof.
 class Transport {
  public:
   using Progress = std::function<void(std::uint64_t written)>;
   virtual ~Transport() = default;
   virtual const char* name() const = 0;  ///< "plain" or "TLS"
-  /// Whether the peer's identity is known: its certificate was checked, or it is the parent process of this one.
+  /// True if the peer's identity is known: its certificate was checked, or it is the parent process of this one.
   virtual bool authenticated() const = 0;
-  /// Whom the peer's checked certificate is for: its subject as RFC 2253 writes it ("CN=mr1,O=Clinic"), or, where it
-  /// has none, the first of its other names ("DNS:mr1", "URI:...", "email:...", "IP Address:..."). Empty without one.
+  /// Returns whom the peer's checked certificate is for: its subject as RFC 2253 writes it ("CN=mr1,O=Clinic"), or,
+  /// where it has none, the first of its other names ("DNS:mr1", "URI:...", "email:...", "IP Address:..."). Empty
+  /// without one.
   virtual std::string subject() const { return ""; }
 
   /// Has work done on another thread. False: it was not done, as the connection is lost.
   using DoBeside = std::function<asio::awaitable<bool>(std::function<void()> work)>;
-  /// Does the TLS handshake, where there is one, before the first byte: what it computes, beside. `why` gets the text
-  /// of an error that has one; without an error, why the peer may have nothing but that text.
+  /// Does the TLS handshake, where there is one, before the first byte; its computations run beside. `why` gets the
+  /// text of an error that has one; without an error, why the peer may have nothing but that text.
   virtual asio::awaitable<void> open(const DoBeside& beside, error_code& error, std::string& why) = 0;
   /// Waits for bytes and reads as many as there are, 1 to room.size().
   virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) = 0;
@@ -45,9 +46,9 @@ class Transport {
   /// Says that no more will be written; the peer may go on sending.
   virtual asio::awaitable<void> finish_writing() = 0;
 
-  /// Whether the peer has reset the connection, though nobody reads from it. What came before can still be read.
+  /// True if the peer has reset the connection, though nobody reads from it. What came before can still be read.
   bool is_reset() const;
-  /// Whether the peer sends no more, though nobody reads from it, and nothing that it has sent is left to read.
+  /// True if the peer sends no more, though nobody reads from it, and nothing that it has sent is left to read.
   bool has_ended() const;
 
   bool is_open() const { return socket_.is_open() && !closing_; }
@@ -57,10 +58,11 @@ class Transport {
 
  protected:
   explicit Transport(StreamSocket socket) : socket_(std::move(socket)) {}
-  /// Whether bytes that have left the socket wait for read_some().
+  /// True if bytes that have left the socket wait for read_some().
   virtual bool holds_input() const { return false; }
 
-  /// Another thread calls the kernel for the socket, as long as this lives: it is closed afterwards. For the strand.
+  /// Lends the socket to another thread for calls of the kernel, as long as this lives: a close meanwhile takes effect
+  /// afterwards. For the strand.
   class Lent {
    public:
     explicit Lent(Transport& transport) : transport_(transport) { transport_.lent_ = true; }
@@ -88,11 +90,11 @@ struct Beside {
 
 std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false, Beside beside = {});
 
-/// What a server shows to TLS clients and asks of them, as read from PEM files once.
+/// The certificate, key and authorities of a TLS server, as read from PEM files once.
 class TlsContext {
  public:
-  /// std::runtime_error that names the file and says what is wrong with it: absent, not PEM, a key that does not fit
-  /// the certificate, a certificate that has expired. `client_ca` may be empty.
+  /// Throws std::runtime_error that names the file and says what is wrong with it: absent, not PEM, a key that does not
+  /// fit the certificate, a certificate that has expired. `client_ca` may be empty.
   TlsContext(const std::string& certificate, const std::string& key, const std::string& client_ca);
   ~TlsContext();
   std::unique_ptr<Transport> make_transport(StreamSocket socket) const;

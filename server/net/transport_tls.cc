@@ -1,5 +1,5 @@
-// TLS by OpenSSL on a socket that never blocks. Not Boost's ssl::stream: its shutdown waits for the peer and cannot end
-// one direction only, which is how a session ends (docs/protocol.md, "Exchange").
+// A TLS transport uses OpenSSL on a socket that never blocks. Boost's ssl::stream would not do: its shutdown waits for
+// the peer and cannot end one direction only, which is how a session ends (docs/protocol.md, "Exchange").
 #include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -35,7 +35,7 @@ struct Free {
 };
 using SslPointer = std::unique_ptr<SSL, Free>;
 
-/// The reason of the newest error in this thread's queue, which is emptied.
+/// Returns the reason of the newest error in this thread's queue, and empties the queue.
 std::string take_error() {
   std::string text;
   while (const unsigned long code = ERR_get_error()) {
@@ -58,7 +58,8 @@ std::string subject_of(X509& certificate) {
   return text_of(*text);
 }
 
-/// OpenSSL writes other bytes as dots, and addresses of other lengths as invalid: those would all be one name.
+/// True if OpenSSL writes the name's bytes as they are: it writes other bytes as dots, and addresses of other lengths
+/// as invalid, and those would all be one name.
 bool is_written_as_it_is(const GENERAL_NAME& name) {
   const ASN1_STRING* const value = name.type == GEN_IPADD ? name.d.iPAddress : name.d.ia5;
   const std::span bytes(ASN1_STRING_get0_data(value), static_cast<std::size_t>(ASN1_STRING_length(value)));
@@ -66,8 +67,8 @@ bool is_written_as_it_is(const GENERAL_NAME& name) {
   return !bytes.empty() && std::ranges::all_of(bytes, [](unsigned char byte) { return byte >= ' ' && byte <= '~'; });
 }
 
-/// The first of a certificate's alternative names that is a text of its own; only one, so that commas in it do no harm.
-/// Empty without any, and for one that could be another's.
+/// Returns the first of a certificate's alternative names that is a text of its own; only one, so that commas in it do
+/// no harm. Empty without any, and for one that could be another's.
 std::string alternative_name_of(X509& certificate) {
   const std::unique_ptr<GENERAL_NAMES, decltype(&GENERAL_NAMES_free)> names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)),
@@ -169,7 +170,7 @@ class TlsTransport : public Transport {
   bool holds_input() const override { return SSL_has_pending(ssl_.get()) == 1; }
 
  private:
-  /// What a call of OpenSSL's came to.
+  /// The outcome of a call of OpenSSL's.
   struct Outcome {
     int reason = SSL_ERROR_NONE;
     int system = 0;         // errno
@@ -246,7 +247,7 @@ class TlsTransport : public Transport {
     }
   }
 
-  /// Whether the peer sends no more, whatever of it is still to read.
+  /// True if the peer sends no more, whatever of it is still to read.
   bool is_hung_up() {
     pollfd state{socket_.native_handle(), POLLRDHUP, 0};
     return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;

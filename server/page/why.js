@@ -37,7 +37,7 @@ export class Why {
     return byId("why").hidden;
   }
 
-  /** Of /live/state. */
+  /** Takes the state that /live/state tells. */
   update(state) {
     this.state = state;
     if (this.hidden()) return;

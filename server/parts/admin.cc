@@ -1,4 +1,4 @@
-// The ports for those who watch over the server, and the live page.
+// This part is the ports for those who watch over the server, and the live page.
 #include "server/admin/admin.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Images to DICOM peers.
+// This part sends images to DICOM peers.
 #include <memory>
 #include <string>
 #include <vector>

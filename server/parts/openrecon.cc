@@ -1,4 +1,4 @@
-// Labels of OpenRecon containers.
+// This part writes the labels of OpenRecon containers.
 #include "server/parts/parts.h"
 #include "server/scan/openrecon_label.h"
 

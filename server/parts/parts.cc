@@ -1,4 +1,4 @@
-// The list of all parts.
+// The list of all parts calls each one's function.
 #include "server/parts/parts.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// One function for each part of the server that a build may leave out, in a source of the part's name.
+// Each part of the server that a build may leave out has one function, in a source of the part's name.
 #pragma once
 
 #include "server/session/parts.h"

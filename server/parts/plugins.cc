@@ -1,4 +1,4 @@
-// Gadgets from shared objects.
+// This part loads gadgets from shared objects.
 #include "server/scan/plugins.h"
 
 #include "server/parts/parts.h"

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// A value as one writes it on one line of YAML.
+/// Returns a value as one writes it on one line of YAML.
 std::string text_of(const config::Node& node) {
   std::string out;
   switch (node.kind()) {

@@ -1,4 +1,4 @@
-// A checked chain of gadgets as JSON, for those who draw it.
+// A checked chain of gadgets is written as JSON, for those who draw it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,8 +8,9 @@
 
 namespace echotrain::server {
 
-/// {"entrance": "Readouts", "steps": [...], "as_one": [...]}: steps are gadgets, with what they take and give and with
-/// their parameters as the registry declares them and as the file sets them, and branches, each with its own chain.
+/// Returns {"entrance": "Readouts", "steps": [...], "as_one": [...]}: steps are gadgets, with what they take and give
+/// and with their parameters as the registry declares them and as the file sets them, and branches, each with its own
+/// chain.
 nlohmann::ordered_json chain_json(const ChainPlan& chain, const Registry& registry);
 
 }  // namespace echotrain::server

@@ -1,4 +1,4 @@
-// The pipelines of a server, and the loader's answer to a text, as JSON.
+// The pipelines of a server, and the loader's answer to a text, are written as JSON.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@ namespace echotrain::server {
 /// The longest text that is checked. The longest shipped pipeline has 6 KiB.
 inline constexpr std::size_t kLongestPipelineText = 256 << 10;
 
-/// All pipelines by name, with their descriptions.
+/// Returns all pipelines by name, with their descriptions.
 std::string pipelines_json(const Catalogue& catalogue);
 
-/// One of them, by name or alias: its text, the graph of its gadgets (chain_json.h), what it exposes to hosts. Error
-/// "unknown-config", which suggests the nearest name.
+/// Returns one of them, by name or alias: its text, the graph of its gadgets (chain_json.h), what it exposes to hosts.
+/// The error "unknown-config" suggests the nearest name.
 protocol::Result<std::string> pipeline_json(const Catalogue& catalogue, std::string_view name);
 
-/// What the loader says of a text: {"ok": true, ...} with the graph, or {"ok": false, "line": 3, "column": 5,
-/// "message": "no gadget is called ..."}; line 0: the text as a whole. From any thread.
+/// Returns what the loader says of a text: {"ok": true, ...} with the graph, or {"ok": false, "line": 3, "column": 5,
+/// "message": "no gadget is called ..."}; line 0: the text as a whole. Any thread may call it.
 std::string checked_json(const Catalogue& catalogue, std::string_view text);
 
-/// The text of a parameter of a query: "a b" for "name" in "x=1&name=a%20b". Empty where it is not there.
+/// Returns the text of a parameter of a query: "a b" for "name" in "x=1&name=a%20b". Empty where it is not there.
 std::string text_in(std::string_view query, std::string_view name);
 
 }  // namespace echotrain::server

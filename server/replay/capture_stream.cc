@@ -12,7 +12,8 @@
 namespace echotrain::server {
 
 namespace {
-// Of a message, to learn its length. The trajectory of a compressed readout may be long.
+// The bytes that are looked at first, and at most, to learn a message's length. The trajectory of a compressed readout
+// may be long.
 constexpr std::uint64_t kLook = 64 << 10, kMostLook = 16 << 20;
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The messages of a capture, a part of the file at a time.
+// A capture stream reads the messages of a capture, a part of the file at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,12 @@ class CaptureStream {
     std::uint16_t id = 0;
     std::uint64_t offset = 0, size = 0;  ///< in the file
   };
-  /// The message that comes next; nothing at the end, or where problem() says why there is none.
+  /// Returns the message that comes next; nothing at the end, or where problem() says why there is none.
   std::optional<Message> next();
   const std::string& problem() const { return problem_; }
 
-  /// Bytes of the file from `offset` on, at least one and at most `most`, valid until the next call of a member; none
-  /// when the file cannot be read.
+  /// Returns bytes of the file from `offset` on, at least one and at most `most`, valid until the next call of a
+  /// member; none when the file cannot be read.
   std::span<const std::byte> bytes(std::uint64_t offset, std::uint64_t most);
   static constexpr std::size_t kWindow = 1 << 20;  ///< bytes in memory, but for messages whose fixed part is longer
 

@@ -69,7 +69,7 @@ bool drain(int socket) {
   }
 }
 
-/// False: the session takes no more.
+/// Sends all bytes. False: the session takes no more.
 bool send_all(int socket, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     pollfd both{socket, POLLIN | POLLOUT, 0};
@@ -206,7 +206,7 @@ void Replays::run(Source source) {
   socket_ = -1;
 }
 
-// As `echotrain replay` sends it.
+// Sends the messages as `echotrain replay` does.
 void Replays::send(const Source& source) const {
   const int socket = source.socket.get();
   CaptureStream stream(source.file.get(), source.bytes, limits_);

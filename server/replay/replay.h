@@ -1,4 +1,4 @@
-// Captures that run again.
+// A replay runs a capture again, as a scan of this server.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 namespace echotrain::server {
 
 /// Begins a session on a connected socket, which it owns from then on, also when it fails. `peer` is "address:port" of
-/// the one that wants it: places are counted for that address. `capture` is sent. Gives the session's number. From any
-/// thread.
+/// the one that wants it: places are counted for that address. `capture` is sent. Gives the session's number. Any
+/// thread may call it.
 using AddSession =
     std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer, const std::string& capture)>;
 
-/// What is wrong with a wish, with a status of HTTP.
+/// The reason why a replay is refused, with a status of HTTP.
 struct ReplayRefusal {
   unsigned status = 0;
   std::string text;
@@ -28,18 +28,18 @@ struct ReplayRefusal {
 /// The captures of one folder, of which one runs at a time. Thread-safe.
 class Replays {
  public:
-  /// `directory` may be empty: nothing is captured. Both are needed to start one.
+  /// `directory` may be empty: nothing is captured. A replay can start only with both a directory and `add_session`.
   Replays(std::string directory, const protocol::Limits& limits, AddSession add_session);
   ~Replays();  ///< ends the one that runs
   Replays(const Replays&) = delete;
   Replays& operator=(const Replays&) = delete;
 
   static constexpr std::size_t kMostListed = 200;
-  /// {"captures": [{"name", "bytes"}], "more": false, "running": ""}: the newest first. Looks at the folder.
+  /// Returns {"captures": [{"name", "bytes"}], "more": false, "running": ""}: the newest first. Looks at the folder.
   std::string json() const;
 
   /// Sends a capture to a session of its own, which runs `pipeline`; the capture's own configuration and its queries
-  /// are left out, and so is its CLOSE where it has none: then the scan counts as incomplete. Looks at the file; gives
+  /// are left out, and no CLOSE is sent where it has none: then the scan counts as incomplete. Looks at the file; gives
   /// the session's number, 0 with a refusal.
   std::uint64_t start(const std::string& capture, const std::string& pipeline, const std::string& peer,
                       ReplayRefusal& refusal);

@@ -99,7 +99,7 @@ Result<Catalogue::Choice> Catalogue::with_values(const Plan& plan, const HostPar
 }
 
 bool Catalogue::offers(const Plan& plan) const {
-  // A file's name: that of what a client sends is none.
+  // The name is that of a file: what a client sends has none.
   const auto own = plans_.find(plan->spec().name);
   return own != plans_.end() && own->second->spec().mark.file == plan->spec().mark.file;
 }

@@ -1,4 +1,4 @@
-// The pipelines that a server offers, each one checked before the first client comes.
+// The catalogue holds the pipelines that a server offers, each one checked before the first client comes.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace echotrain::server {
 
-/// What makes a server trust a client's own pipeline.
+/// The advice for a client whose own pipeline the server does not trust.
 constexpr const char* kHowToTrust =
     "who runs the server can add it to the folder `pipelines`, set client_pipelines: all, or write "
     "client_pipelines=all behind the client's token";
@@ -27,9 +27,9 @@ class Catalogue {
   using Plan = std::shared_ptr<const PipelinePlan>;
 
   /// Checks every pipeline of the library. Throws config::ConfigError on the first bad one, and std::invalid_argument
-  /// when `default_pipeline` is neither empty nor known.
-  /// `registry` has the gadgets that pipelines may name, and must outlive this.
-  /// Pipelines may send images to `dicom_peers` only. `client_pipelines`: what clients' own pipelines may name.
+  /// when `default_pipeline` is neither empty nor known. `registry` has the gadgets that pipelines may name, and must
+  /// outlive this. Pipelines may send images to `dicom_peers` only. `client_pipelines` says what clients' own pipelines
+  /// may name.
   explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "",
                      const Registry& registry = Registry::builtin(), std::vector<std::string> dicom_peers = {},
                      config::ClientPipelines client_pipelines = config::ClientPipelines::gadgets);
@@ -44,24 +44,24 @@ class Catalogue {
   };
 
   bool has_default() const { return !default_.empty(); }
-  /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
-  /// and suggests the nearest.
+  /// Returns a pipeline by name or alias; the empty name is the default pipeline. The error "unknown-config" lists the
+  /// known names and suggests the nearest.
   protocol::Result<Plan> by_name(std::string_view name) const;
-  /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column.
+  /// Returns the pipeline that a client sent, or named in its text. The error "bad-config" says file:line:column.
   protocol::Result<Plan> from_text(std::string_view text) const;
-  /// The same, for a text that may also be a host's JSON (HostParameters).
+  /// Does the same for a text that may also be a host's JSON (HostParameters).
   protocol::Result<Choice> choose(std::string_view text) const;
-  /// The pipeline with these values in place of its own. Error "bad-config" says which value is not allowed, and what
-  /// is; parameters that the pipeline does not expose change nothing.
+  /// Returns the pipeline with these values in place of its own. The error "bad-config" says which value is not
+  /// allowed, and what is; parameters that the pipeline does not expose change nothing.
   protocol::Result<Choice> with_values(const Plan& plan, const HostParameters& host) const;
-  /// Whether this is a pipeline of the server's own, not one that a client sent; a host may have set its parameters.
+  /// True if this is a pipeline of the server's own, not one that a client sent; a host may have set its parameters.
   bool offers(const Plan& plan) const;
-  /// Whether this pipeline is the server's, or clients' own may do all that the server's may. `granted` stands in place
-  /// of the option.
+  /// True if this pipeline is the server's, or if clients' own may do all that the server's may. `granted` stands in
+  /// place of the option.
   bool trusts(const Plan& plan, std::optional<config::ClientPipelines> granted) const;
-  /// Why a client may not run this pipeline, where it is its own. `granted` stands in place of the option.
+  /// Returns why a client may not run this pipeline, where it is its own. `granted` stands in place of the option.
   std::optional<protocol::Error> refusal_of(const Plan& plan, std::optional<config::ClientPipelines> granted) const;
-  /// One line per pipeline: name and description.
+  /// Returns one line per pipeline: name and description.
   std::string describe() const;
   const config::PipelineLibrary& library() const { return library_; }
   const Registry& registry() const { return registry_; }

@@ -68,7 +68,8 @@ std::unique_ptr<ComputePool::Ticket> ComputePool::ask_again(numerics::Backend ba
   return ticket;
 }
 
-// With the lock held, as those below. One address leaves a quarter of the line to others, as it does of the places.
+// Requires mutex_; so do the functions below. One address leaves a quarter of the line to others, as it does of the
+// places.
 bool ComputePool::line_is_full(const Ticket& ticket) const {
   const auto waiting = static_cast<std::int64_t>(line_.size());
   if (ticket.address_.empty() || waiting >= most_waiting_) return waiting >= most_waiting_;
@@ -77,7 +78,7 @@ bool ComputePool::line_is_full(const Ticket& ticket) const {
   return its >= most_waiting_ - most_waiting_ / 4;
 }
 
-// How many places an address has.
+// Returns how many places an address has.
 std::int64_t ComputePool::held(numerics::Backend backend, const std::string& address) const {
   const auto found = held_.find({backend, address});
   return found == held_.end() ? 0 : found->second;

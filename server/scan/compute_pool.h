@@ -1,4 +1,4 @@
-// Who may reconstruct where: GPUs and the CPU, lent to scans.
+// The compute pool lends GPUs and the CPU to scans (admission by places).
 #pragma once
 
 #include <condition_variable>

@@ -174,7 +174,7 @@ Inbox::Taken Inbox::take(const Waiting& waiting) {
   };
   taken.work = take_front();
   if (auto* batch = std::get_if<std::vector<Acquisition>>(&*taken.work)) {
-    // Of small readouts, each costs more to move than it brings to be among more.
+    // Beyond kBatchReadouts, moving a small readout costs more than batching saves.
     std::size_t count = batch->size(), bytes = taken_bytes_, last = 0;
     for (auto entry = queue_.begin(); entry != queue_.end() && count < kBatchReadouts; ++entry, ++last) {
       const auto* more = std::get_if<std::vector<Acquisition>>(&entry->work);

@@ -1,4 +1,4 @@
-// What a session has received and its worker has not yet seen, bounded in bytes.
+// The inbox holds what a session has received and its worker has not yet seen, bounded in bytes (back-pressure).
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,8 @@ using Work = std::variant<std::vector<protocol::Acquisition>, protocol::Image, p
 
 /// Memory that a piece of work keeps alive beside itself [bytes].
 std::size_t bytes_of(const Work& work);
-/// What of it lies in the memory that it was received in: samples and pixels. The rest, heads among it, are copies.
+/// Bytes of the work that lie in the memory that it was received in: samples and pixels. The rest, heads among it, are
+/// copies.
 std::size_t payload_bytes_of(const Work& work);
 
 /// Filled by the session's reader, emptied by its worker. Adding never blocks: the reader stops reading while full().

@@ -33,7 +33,7 @@ Json english(const std::string& text) {
 
 double number(const std::string& text) { return Node::scalar({}, text, false).as_double(); }
 
-/// Schemas say "multiple of 0.1", and what checks them divides in double precision.
+/// Returns a value in tenths. Schemas say "multiple of 0.1", and what checks them divides in double precision.
 double tenths(const std::string& text, const Exposed& exposed, const char* what) {
   const double value = number(text), quotient = value / 0.1;
   if (quotient != std::trunc(quotient))
@@ -171,7 +171,7 @@ Json reconstruction(const std::vector<const config::PipelineSpec*>& pipelines) {
           {"content_qualification_type", "RESEARCH"}};
 }
 
-/// "Echotrain" and, of a label for one pipeline, its name: "EchotrainImagesDenoise".
+/// Returns "Echotrain" and, of a label for one pipeline, its name: "EchotrainImagesDenoise".
 std::string label_name(const std::vector<const config::PipelineSpec*>& pipelines) {
   std::string name = "Echotrain";
   if (pipelines.size() > 1) return name;

@@ -1,4 +1,4 @@
-// What a session is about to send: whole messages in order, bounded in bytes.
+// The outbox holds what a session is about to send: whole messages in order, bounded in bytes (back-pressure).
 #pragma once
 
 #include <atomic>

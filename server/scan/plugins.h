@@ -1,4 +1,4 @@
-// Gadgets from the operator's own shared objects (gadgets/api/plugin.h).
+// A plugin brings gadgets from the operator's own shared objects (gadgets/api/plugin.h).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Answers to QUERY messages.
+// A query is a client's question to the server: a QUERY message, which a text answers.
 #pragma once
 
 #include <optional>

@@ -7,7 +7,7 @@
 namespace echotrain::server {
 
 namespace {
-// Of the mean; and how long kNew counts as seen.
+// The length of the mean, and for how long kNew counts as seen.
 constexpr double kWindow_s = 1, kPrior_s = 0.1;
 double seconds_of(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 }  // namespace

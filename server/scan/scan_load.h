@@ -1,4 +1,4 @@
-// How much of the time a scan computes.
+// The load of a scan is the share of time in which it computes.
 #pragma once
 
 #include <mutex>
@@ -12,17 +12,17 @@ namespace echotrain::server {
 /// is more. No device is asked. Thread-safe.
 class ScanLoad {
  public:
-  /// What a scan counts before anything is known of it.
+  /// The load that a scan counts as before anything is known of it.
   static constexpr double kNew = 1.0 / 3;
 
   explicit ScanLoad(Clock::time_point now) : born_(now), thread_{now}, images_{now} {}
 
-  /// The scan's thread begins and ends to compute.
+  /// Says that the scan's thread begins to compute, or ends.
   void begin(Clock::time_point now);
   void end(Clock::time_point now);
-  /// An image was in work.
+  /// Says that an image was in work between these times.
   void image(Clock::time_point taken, Clock::time_point complete);
-  /// 0 .. 1
+  /// Returns the load, 0 to 1.
   double share(Clock::time_point now) const;
   Clock::time_point born() const { return born_; }
 

@@ -1,4 +1,4 @@
-// A scan that a session has agreed to run.
+// A scan request is a scan that a session has agreed to run.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace echotrain::server {
 
-/// What a session has agreed to do: a pipeline and the measurement it is for.
+/// A pipeline and the measurement that it is to reconstruct.
 struct ScanRequest {
   std::shared_ptr<const PipelinePlan> plan;
   protocol::Header header;

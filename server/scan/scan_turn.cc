@@ -66,14 +66,15 @@ std::string ScanTurn::place_wait() const {
                      numerics::to_string(place_->backend()), place_->position(), why_longer(place_->backend()));
 }
 
-// A place may be free, but not for one more scan of the address.
+// Says why the wait is longer than the number of free places lets expect: a place may be free, but not for one more
+// scan of the address.
 std::string ScanTurn::why_longer(numerics::Backend backend) const {
   const std::string bound = client_.exempt ? "" : places_->bound(backend, client_.address);
   return bound.empty() ? "" : "; " + bound;
 }
 
 int ScanTurn::yields_now(int cores) const {
-  // Threads that a scan on a GPU starts work for all scans there.
+  // A scan on a GPU does not yield: the threads that it starts work for all scans there.
   if (client_.exempt || place_->backend() == numerics::Backend::cuda) return 0;
   return yields(memory_->scans_beside(), cores);
 }

@@ -1,4 +1,4 @@
-// What a scan waits for before it runs: memory, and then a place.
+// A scan's turn comes when it has what it waits for: memory, and then a place (admission).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace echotrain::server {
 /// strand.
 class ScanTurn {
  public:
-  /// Whose scans these are.
+  /// The client whose scans these are.
   struct Client {
     std::string address;             ///< as bounds of one address count it
     bool exempt = false;             ///< these bounds do not hold for it
@@ -32,50 +32,50 @@ class ScanTurn {
     std::uint64_t device_bytes = 0;  ///< that it will probably take of a GPU
     std::uint64_t estimate = 0;      ///< of the header, before `bytes` was cut to what a session may have
   };
-  /// What came of asking, as far as the client hears of it.
+  /// The outcome of asking, as far as the client hears of it.
   struct Answer {
     std::optional<protocol::Error> refusal{};  ///< the line is full
     std::string wait{};                        ///< what is waited for; empty: nothing new
   };
 
-  /// `max_waiting`: of both lines, for what is said.
+  /// `max_waiting` is the bound of both lines, for texts that name it.
   ScanTurn(std::shared_ptr<Reservations> memory, std::shared_ptr<ComputePool> places, std::int64_t max_waiting,
            Client client);
 
-  /// The turn of a new scan: gives back the memory of the one that it replaces, whose place it keeps for
+  /// Takes the turn of a new scan: gives back the memory of the scan that it replaces, whose place it keeps for
   /// ask_for_place() unless memory is waited for, and asks for memory.
   Answer ask_for_memory(const Needs& needs);
-  /// Keeps a place on the same backend.
+  /// Asks for a place; keeps one that it has on the same backend.
   Answer ask_for_place();
-  /// While others wait for memory, gives back what of its own the scan does not use, and says how much [bytes]: 0 where
-  /// it keeps all. Afterwards has_memory() is false.
+  /// Gives back, while others wait for memory, what of its own the scan does not use, and returns how much [bytes]: 0
+  /// where it keeps all. Afterwards has_memory() is false.
   std::uint64_t give_back_unused_memory();
   /// See Reservations::Ticket; `idle`: see is_to_end_idle().
   bool is_to_end(bool idle) { return memory_ && (idle ? memory_->is_to_end_idle() : memory_->is_to_end()); }
   /// See Reservations::Ticket.
   bool is_to_end_crawling() { return memory_ && memory_->is_to_end_crawling(); }
   bool has_too_much() const { return memory_ && memory_->has_too_much(); }
-  /// For the client of a scan that is to end: what it takes beyond its reservation, and what to do.
+  /// Tells the client of a scan that is to end what the scan takes beyond its reservation, and what to do.
   std::string why_it_ends() const;
-  /// After give_back_unused_memory(): asks for it again. Never refused.
+  /// Asks for the memory again after give_back_unused_memory(). Never refused.
   Answer regain_memory();
-  /// After give_back_place(): asks for a place where that was. Never refused.
+  /// Asks after give_back_place() for a place where that was. Never refused.
   Answer ask_again(const ScanPlace& before);
 
   bool has_memory() const { return memory_ && memory_->granted(); }
   bool asked_for_place() const { return place_ != nullptr; }
   bool has_place() const { return place_ && place_->granted(); }
-  /// The client's address for bounds of one address; empty where none holds.
+  /// Returns the client's address for bounds of one address; empty where none holds.
   std::string counted_as() const { return client_.exempt ? "" : client_.address; }
 
   /// Precondition: has_place().
   const ComputePool::Ticket& place() const { return *place_; }
-  /// By how much the scan yields to those of other addresses (see yields()). Precondition: it has both.
+  /// Returns by how much the scan yields to those of other addresses (see yields()). Precondition: it has both.
   int yields_now(int cores) const;
 
   void give_back_place() { place_.reset(); }
   void give_back();
-  /// Memory and place of a scan that hangs, which whoever gets this holds instead.
+  /// Hands over the memory and the place of a scan that hangs: whoever gets the result holds them instead.
   std::shared_ptr<void> hand_over();
 
  private:

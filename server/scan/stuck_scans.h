@@ -1,4 +1,4 @@
-// Scans that were given up because their threads do not come back.
+// A stuck scan was given up because its thread does not come back.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace echotrain::server {
 
-/// Nobody can end a thread, or a kernel of a GPU: what such a scan has stays its own, and its place counts as taken,
-/// until its thread ends after all. Thread-safe.
+/// Keeps the scans that are stuck: nobody can end a thread, or a kernel of a GPU, so what such a scan has stays its
+/// own, and its place counts as taken, until its thread ends after all. Thread-safe.
 class StuckScans {
  public:
   StuckScans(std::shared_ptr<ComputePool> compute, std::shared_ptr<Readiness> readiness)
       : compute_(std::move(compute)), readiness_(std::move(readiness)) {}
 
-  /// `worker` has been cancelled. `holds`: what it had of memory and places.
+  /// Takes a scan whose `worker` has been cancelled, with what it `holds` of memory and places.
   void add(std::unique_ptr<Worker> worker, std::shared_ptr<void> holds);
-  /// To be called now and then: gives back what those had whose threads have ended since. Where every place of the CPU
+  /// Gives back what those had whose threads have ended since; it is called now and then. Where every place of the CPU
   /// is lost (where places are unbounded: as many as there are cores) at two looks, readiness breaks down.
   void look();
   std::int64_t count(numerics::Backend backend) const;

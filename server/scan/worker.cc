@@ -28,7 +28,7 @@ namespace echotrain::server {
 using protocol::Level;
 
 namespace {
-// After so long without data nobody spins for the scan until something comes: a breath hold, a long repetition time.
+// After so long without data no thread spins for the scan until something comes: a breath hold, a long repetition time.
 constexpr std::chrono::milliseconds kSoon{500};
 
 /// A message that cannot be used, with the error that its client is told.
@@ -62,7 +62,7 @@ class Computing {
 
 int yields(std::int64_t beside, int cores) {
   constexpr double kStep = 1.25;  // of the kernel's weights
-  // More would make others wait long for what such a scan makes for all: plans, operators, trajectories.
+  // A higher step would make others wait long for what such a scan makes for all: plans, operators, trajectories.
   constexpr int kMost = 5;
   if (beside < cores) return 0;
   const double share = static_cast<double>(beside + 1) / std::max(1, cores);
@@ -293,7 +293,8 @@ void Worker::push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& reado
   pipeline.push(std::move(readouts), waiting);
 }
 
-// The session pays for the plain samples before they are there, as long as anybody has them. Gives their bytes.
+// Expands compressed samples, which the session pays for before they are there and as long as anybody has them. Returns
+// their bytes.
 std::size_t Worker::expand(protocol::Acquisition& readout) {
   const std::uint64_t bytes = protocol::expanding_bytes(readout);
   const std::uint64_t most = session_memory(options_, *account_->budget());
@@ -351,7 +352,8 @@ void Worker::say(Level level, const std::string& text) {
     held_texts_.emplace_back(level, text);
 }
 
-/// Scans whose frames are counted are looked at while they run: who waits for images learns that these come late.
+/// Warns of late images: scans whose frames are counted are looked at while they run, so that those who wait for images
+/// learn that these come late.
 void Worker::warn_when_late(const ImageTimes& times) {
   constexpr double kLate = 1;  // [s]
   const config::FrameRule& rule = request_.plan->spec().frame;

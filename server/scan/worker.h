@@ -1,4 +1,4 @@
-// The thread on which a session's pipeline runs.
+// The worker is the thread on which a session's pipeline runs.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@
 
 namespace echotrain::server {
 
-/// Where a scan runs.
+/// The place where a scan runs.
 struct ScanPlace {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;
@@ -51,8 +51,8 @@ struct ScanPlace {
   std::shared_ptr<Canary> canary{};      ///< is told whether the devices work; null: nobody asks
 };
 
-/// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans
-/// of an address may have as many cores as there are; further ones yield by 1 to 5.
+/// Returns how much a scan yields to those of other addresses (fair share), when `beside` others of its own address run
+/// already: the scans of an address may have as many cores as there are; further ones yield by 1 to 5.
 int yields(std::int64_t beside, int cores);
 
 /// Runs one scan on a thread of its own, from construction on. An exception there is caught once and kept as
@@ -68,8 +68,8 @@ class Worker {
          std::shared_ptr<ImageSink> dicom, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
-  /// The pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the worker is
-  /// destroyed.
+  /// Says that the pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the
+  /// worker is destroyed.
   void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
   bool has_plenty() { return inbox_.plenty(); }  ///< see Inbox
@@ -80,20 +80,20 @@ class Worker {
   /// is something to do.
   bool pause() { return inbox_.pause(); }
   void resume() { inbox_.resume(); }
-  /// A gadget has results that came on their own (ScanPort), and nobody has asked for them yet.
+  /// True while a gadget has results that came on their own (ScanPort), and nobody has asked for them yet.
   bool has_results() const { return woken_; }
-  /// The scan has ended; what is queued is still reconstructed.
+  /// Says that the scan has ended; what is queued is still reconstructed.
   void finish(End how) { inbox_.finish(how); }
   /// Stops within the operation that runs; nothing more is reconstructed, and that is no failure.
   void cancel();
 
   numerics::Backend backend() const { return place_.backend; }
-  /// What the thread shows of itself; it may be asked from any thread.
+  /// Returns the thread's signs of life; any thread may ask for them.
   const std::shared_ptr<numerics::Progress>& progress() const { return progress_; }
-  /// The thread, for functions of server/base/priority.h; 0 before it runs.
+  /// Returns the thread, for functions of server/base/priority.h; 0 before it runs.
   int thread() const { return runs_as_; }
 
-  /// The thread has nothing left to do. The members below are valid from then on.
+  /// True when the thread has nothing left to do. The members below are valid from then on.
   bool done() const { return done_; }
   const std::optional<protocol::Error>& failure() const { return failure_; }
   /// Adds this scan's counts to `summary`.

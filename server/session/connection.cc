@@ -27,15 +27,15 @@ bool is_exempt(const std::string& peer, const AllowList& networks) {
   return !address || networks.names(*address);
 }
 
-/// Errors whose texts may quote what the client has written.
+/// True for errors whose texts may quote what the client has written.
 bool may_quote_client(const std::string& code) {
   for (const char* each : {"bad-config", "unknown-config", "bad-header", "bad-data", "unknown-message", "recon-failed"})
     if (code == each) return true;
   return false;
 }
 
-/// A job's work uses what lies in the coroutine that waits for it: an exception there, or the end of all coroutines,
-/// takes it out of the line, or waits until it is done.
+/// Ends a job whose work uses what lies in the coroutine that waits for it: an exception there, or the end of all
+/// coroutines, takes it out of the line, or waits until it is done.
 struct EndsJob {
   FairQueue::Job& job;
   ~EndsJob() {

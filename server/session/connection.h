@@ -1,4 +1,4 @@
-// What the parts of one session share: its peer and how the session ends.
+// A connection is what the parts of one session share: its peer and how the session ends.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace echotrain::server {
 
-/// How a session ends. The session takes no more data once any of the first four is set.
+/// The reasons for which a session ends. The session takes no more data once any of the first four is set.
 struct Ending {
   bool closed = false;                   ///< the client has sent CLOSE
   bool broken_off = false;               ///< the client's bytes have ended before CLOSE
@@ -44,11 +44,11 @@ class Connection {
 
   /// Waits for the next notify(). See Signal: test the condition before each wait.
   asio::awaitable<void> wait() { return changed_->wait(); }
-  /// The same for the few milliseconds after which a connection that is not read from is to be looked at again: only
-  /// Transport::is_reset() notices that its peer is gone.
+  /// Waits likewise, for the few milliseconds after which a connection that is not read from has to be looked at again:
+  /// only Transport::is_reset() notices that its peer is gone.
   asio::awaitable<void> wait_to_look(Clock::duration most = std::chrono::milliseconds(50));
-  /// Waits until `work` has been done on a thread of `queue`, by turns of addresses. False: it has not, as `is_over`,
-  /// which is asked meanwhile, was true.
+  /// Waits until `work` has been done on a thread of `queue`, by turns of addresses. False: `is_over`, which is asked
+  /// meanwhile, was true, and the work has not been done.
   asio::awaitable<bool> do_beside(FairQueue& queue, std::function<void()> work, std::function<bool()> is_over);
   /// Wakes all coroutines of the session, which look at what has changed.
   void notify() { changed_->notify(); }
@@ -61,12 +61,12 @@ class Connection {
   void fail(protocol::Error reason);
   /// Ends the session because of an exception in one of its coroutines.
   void fail(const std::exception_ptr& thrown);
-  /// The line of the log about the error that ended the session: with what the client wrote only at debug, and only of
-  /// a client that was admitted.
+  /// Logs the line about the error that ended the session: with what the client wrote only at debug, and only of a
+  /// client that was admitted.
   void log_fatal(const protocol::Error& error) const;
   /// Ends the session without a word, because the peer cannot be reached: drops what waits and resets the connection.
   void lose(const std::string& why);
-  /// The same, to make room for other connections.
+  /// Does the same, to make room for other connections.
   void drop();
 
   const Environment& environment;

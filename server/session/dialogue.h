@@ -1,4 +1,5 @@
-// The order of messages in a session (docs/protocol.md, "Exchange"): what each control message means at its place.
+// The dialogue is the order of messages in a session (docs/protocol.md, "Exchange"): it says what each control message
+// means at its place.
 #pragma once
 
 #include <cstddef>

@@ -86,7 +86,8 @@ std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
 
 int text_threads() { return std::clamp(numerics::usable_cores(), 2, 4); }
 
-// With `latency` one that spins: a thread that sleeps beside it would wait for the sockets in its place.
+// With `latency` there is one thread, which spins: a thread that sleeps beside it would wait for the sockets in its
+// place.
 int io_threads(const config::ServerOptions& options) {
   if (options.latency) return 1;
   const int cores = numerics::usable_cores();
@@ -105,7 +106,7 @@ void run_context(asio::io_context& context, const Environment& environment) {
   completions.will_poll();
   const auto core = spinning.cores().take();
   while (!context.stopped()) {
-    // First: who has stopped waiting has left to the GPU what it left before that.
+    // The flag is read first: a thread that has stopped waiting has left to the GPU what it left before that.
     const bool wanted = spinning.wanted();
     const bool more = completions.poll();
     if (!more && !wanted)

@@ -1,4 +1,4 @@
-// What all sessions of a server share.
+// The environment is what all sessions of a server share.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -36,7 +36,7 @@ namespace echotrain::server {
 class DicomOutput;
 class LiveBoard;
 
-/// How many threads read long texts of clients.
+/// Returns how many threads read long texts of clients.
 int text_threads();
 
 /// Outlives the sessions.
@@ -68,16 +68,17 @@ struct Environment {
   std::shared_ptr<Canary> canary = std::make_shared<Canary>(readiness);  ///< tries GPUs on which scans fail
   std::shared_ptr<StuckScans> stuck;                                     ///< whose threads do not come back
   std::shared_ptr<LogBounds> log_bounds = std::make_shared<LogBounds>();
-  /// Read clients' texts, while sessions go on: those that take long, and those of a few ms (TLS handshakes too).
+  /// Threads that read clients' texts, while sessions go on: those that take long, and those of a few ms (TLS
+  /// handshakes too).
   std::shared_ptr<FairQueue> long_texts = std::make_shared<FairQueue>(text_threads());
   std::shared_ptr<FairQueue> short_texts = std::make_shared<FairQueue>(2);
-  /// Before the contexts of the sessions that have asked end.
+  /// Ends those threads. It is called before the contexts of the sessions that have asked end.
   void end_texts() const {
     for (const auto& each : {long_texts, short_texts}) each->end();
   }
 };
 
-/// How many threads move the sessions' bytes.
+/// Returns how many threads move the sessions' bytes.
 int io_threads(const config::ServerOptions& options);
 
 /// Runs the handlers of `context` on this thread until none is left. With the option `latency`, no other thread may.

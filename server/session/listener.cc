@@ -154,7 +154,7 @@ asio::awaitable<void> Listener::wait(Clock::duration time) {
   co_await timer.async_wait(redirect_error(use_awaitable, ignored));
 }
 
-// Others are accepted while one waits for room, or for its balancer.
+// Takes a connection; others are accepted while one waits for room, or for its balancer.
 asio::awaitable<void> Listener::take(tcp::socket socket, bool tls) {
   error_code gone;
   const tcp::endpoint peer = socket.remote_endpoint(gone);
@@ -226,7 +226,7 @@ class Listener::Place {
   const std::list<Waiting>::iterator own_;
 };
 
-// `peer` waits for room, or is a balancer, which says who its client is.
+// Asks who the client is: `peer` waits for room, or is a balancer, which says who its client is.
 asio::awaitable<void> Listener::introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer,
                                           bool waits) {
   const bool waited = waits;
@@ -254,7 +254,7 @@ void Listener::end_wait(const tcp::endpoint& peer, bool& waits) {
   slots_.end_wait(peer.address());
 }
 
-// One thread that spins serves all connections; of several, one may write while another one reads.
+// One thread that spins serves all connections; where there are several, one may write while another one reads.
 asio::any_io_executor Listener::beside() const {
   if (environment_.spinning) return {};
   return context_.get_executor();
@@ -335,7 +335,7 @@ std::optional<protocol::Error> Listener::refusal_of(const tcp::endpoint& peer, b
                   peer.address().to_string())};
 }
 
-// Drops another connection where that is needed.
+// Makes room, by dropping another connection where that is needed.
 bool Listener::make_room(const asio::ip::address& address) {
   const Slots::Room room = slots_.make_room(address, Clock::now());
   if (!room.dropped) return room.there;
@@ -355,7 +355,7 @@ void Listener::tell_of_crowd(const asio::ip::address& address) {
                         environment_.options.max_connecting, address.to_string()));
 }
 
-// A session's members belong to its strand. One that cannot be started must not keep its place.
+// Starts a session, whose members belong to its strand. One that cannot be started must not keep its place.
 void Listener::start(const std::shared_ptr<Session>& session, std::uint64_t id,
                      const std::optional<protocol::Error>& refusal) {
   const auto begin = [this, id, session, refusal] {

@@ -1,4 +1,4 @@
-// Accepts connections and keeps count of the sessions.
+// The listener accepts connections and counts the sessions.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -43,7 +43,7 @@ class Listener {
 
   /// Begins a session on a connected socket of this process, which is closed when that fails. `peer` is "address:port"
   /// of the one who wants it: the bounds of that address hold. Its bytes come from `capture`, and are not captured.
-  /// Gives its number.
+  /// Returns its number.
   protocol::Result<std::uint64_t> add_own(int socket, const std::string& peer, const std::string& capture);
 
   std::optional<tcp::endpoint> plain_endpoint() const { return endpoint_of(false); }

@@ -50,7 +50,7 @@ MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, Sessi
       beside_memory_(connection.status->account),
       header_memory_(connection.status->account) {}
 
-// Of a client that has to show a token, no more is taken at a time than that may be behind.
+// A client that has yet to show a token gets room for as much as may come before the token.
 std::span<std::byte> MessageHandler::room() {
   const std::span<std::byte> room = buffer_.prepare();
   return dialogue_.needs_token() ? room.first(std::min(room.size(), kTokenBytes)) : room;

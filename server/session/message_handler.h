@@ -1,4 +1,4 @@
-// Bytes to messages, and what each message makes the session do.
+// The message handler makes messages of bytes, and makes the session do what each message asks for.
 #pragma once
 
 #include <cstddef>

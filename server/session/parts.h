@@ -1,4 +1,4 @@
-// What of a server a build may leave out (docs/build.md). server/parts has a source for each.
+// Optional parts of the server (docs/build.md). server/parts has a source for each.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,22 +18,23 @@
 
 namespace echotrain::server {
 
-/// What this build has: each function is null where its part was left out.
+/// The parts that this build has: each function is null where its part was left out.
 struct Parts {
-  /// Ends the session of a number with a reason that its client is told. False: there is none. From any thread.
+  /// Ends the session of a number with a reason that its client is told. False: there is none. Any thread may call it.
   using StopSession = std::function<bool(std::uint64_t, const protocol::Error&)>;
   /// Takes a connected socket, over which a capture comes, as a client's, and gives its session's number.
   using AddSession =
       std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer, const std::string& capture)>;
 
-  /// The admin port, and all that it shows. Throws std::runtime_error that says what to do when it cannot be served.
+  /// Opens the admin port, with all that it shows. Throws std::runtime_error that says what to do when it cannot be
+  /// served.
   std::unique_ptr<Port> (*admin)(asio::io_context&, const Environment&, StopSession, AddSession) = nullptr;
-  /// The port for HAProxy's agent-check, likewise.
+  /// Opens the port for HAProxy's agent-check, likewise.
   std::unique_ptr<Port> (*agent)(asio::io_context&, const Environment&) = nullptr;
-  /// The live page's view of scans.
+  /// Adds the live page's view of scans.
   void (*live)(Environment&) = nullptr;
 
-  /// DICOM peers: their names, and what sends images to them.
+  /// Reads the names of DICOM peers; the next one adds what sends images to them.
   std::vector<std::string> (*dicom_peers)(const config::DicomOptions&) = nullptr;
   void (*dicom)(Environment&) = nullptr;
 
@@ -43,7 +44,7 @@ struct Parts {
   static const Parts& built();
 };
 
-/// The error for options that ask for what this build leaves out: "--openrecon-label: this build has no ...".
+/// Returns the error for options that ask for what this build leaves out: "--openrecon-label: this build has no ...".
 std::string not_built(std::string_view asked, std::string_view what);
 
 }  // namespace echotrain::server

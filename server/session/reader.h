@@ -1,4 +1,4 @@
-// The client's bytes, from the first to the last.
+// The reader takes the client's bytes, from the first to the last.
 #pragma once
 
 #include <cstddef>

@@ -113,7 +113,8 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
 }
 
-// Where nothing is read meanwhile, a client that is gone would stay in line.
+// Waits in line, and looks at the connection: where nothing is read meanwhile, a client that is gone would stay in
+// line.
 asio::awaitable<void> ScanRunner::wait_in_line() {
   if (watchdog_.holds_back() && connection_.transport->is_reset())
     connection_.lose("the connection was reset while its scan waited");
@@ -155,7 +156,7 @@ void ScanRunner::push(Work&& work) {
   if (paused_ && (!waveform || worker_->full())) ask_again();
 }
 
-// Called again and again while the scan does nothing.
+// Pauses; called again and again while the scan does nothing.
 void ScanRunner::pause() {
   if (on_trial_ || !worker_ || asked_again_) return;
   if (!paused_) {
@@ -172,7 +173,7 @@ void ScanRunner::pause() {
   end_borrowing(/*idle=*/true);
 }
 
-// What is used cannot be lent.
+// Memory that is used cannot be lent.
 void ScanRunner::end_borrowing(bool idle) {
   if (gives_way_ || !turn_.is_to_end(idle)) return;
   gives_way_ = true;
@@ -202,14 +203,14 @@ void ScanRunner::ask_again() {
   look_for_turn();
 }
 
-// Memory first, and then the place: who has a place keeps others from it.
+// Looks for memory first, and then for the place: a scan that has a place keeps others from it.
 void ScanRunner::look_for_turn() {
   if (!turn_.has_memory()) return;
   if (!turn_.asked_for_place()) tell(turn_.ask_again(at_));
   if (turn_.has_place()) go_on();
 }
 
-// The scan has its place again.
+// Goes on: the scan has its place again.
 void ScanRunner::go_on() {
   watchdog_.place_wait_ends();
   place_granted();
@@ -218,7 +219,7 @@ void ScanRunner::go_on() {
   connection_.notify();  // the reader may have waited for this
 }
 
-// What came before the session's end is still to be reconstructed.
+// Waits for the place, so that what came before the session's end is still reconstructed.
 asio::awaitable<void> ScanRunner::regain_place() {
   if (!paused_) co_return;
   if (!connection_.end.gone) ask_again();
@@ -242,7 +243,7 @@ bool ScanRunner::busy() const {
   return (worker_ && worker_->full(give_back)) || regaining();
 }
 
-// Called again and again, also when the client is gone.
+// Looks at the scan's progress; called again and again, also when the client is gone.
 void ScanRunner::look_at_progress(Clock::time_point now) {
   const Worker* const worker = worker_ ? worker_.get() : replaced_.get();
   if (worker == nullptr || worker->done()) {
@@ -250,7 +251,7 @@ void ScanRunner::look_at_progress(Clock::time_point now) {
     return;
   }
   if (hangs_) return;
-  // Without a core nobody shows signs of life: that time is none.
+  // A thread without a core shows no signs of life: that time does not count.
   const auto had_core = now - std::chrono::duration_cast<Clock::duration>(waited_for_core(worker->thread()));
   const double age_s = std::max(0.0, std::chrono::duration<double>(progress_->look(had_core)).count());
   connection_.status->step_s = age_s;
@@ -258,7 +259,7 @@ void ScanRunner::look_at_progress(Clock::time_point now) {
   if (most_s > 0 && age_s > most_s) give_up(*worker);
 }
 
-// Nobody can end a thread: the session ends without it.
+// Gives the scan up: nobody can end a thread, so the session ends without it.
 void ScanRunner::give_up(const Worker& worker) {
   hangs_ = true;
   const std::string* const gadget = worker.progress()->at();

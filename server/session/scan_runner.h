@@ -1,4 +1,4 @@
-// The scan of a session: when its worker starts, pauses, goes on and ends.
+// The scan runner starts, pauses, resumes and ends the scan of a session.
 #pragma once
 
 #include <memory>
@@ -39,24 +39,24 @@ class ScanRunner {
   /// Ends the trial: the scan stays.
   void confirm();
 
-  /// Also where the scan hangs.
+  /// True if a scan was started, also where it hangs.
   bool started() const { return worker_ || hangs_; }
-  /// Data have come after a pause, and the scan waits for its place.
+  /// True after data have come after a pause, while the scan waits for its place.
   bool regaining() const { return paused_ && asked_again_; }
   /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
   void push(Work&& work);
-  /// The scan can take nothing: its queue is full, or it waits to regain its place.
+  /// True if the scan can take nothing: its queue is full, or it waits to regain its place.
   bool busy() const;
-  /// What comes has to wait, because of that or because far too many messages wait for the client.
+  /// True if input has to wait (back-pressure): the scan is busy, or far too many messages wait for the client.
   bool input_full() const { return busy() || connection_.outbox->flooded(); }
-  /// The scan has enough to do for a moment, in which it is better not to read more.
+  /// True if the scan has enough to do for a moment, in which it is better not to read more.
   bool has_plenty() const { return worker_ && worker_->has_plenty(); }
   std::size_t queued_bytes() const { return worker_ ? worker_->queued_bytes() : 0; }  ///< that wait for the pipeline
   std::size_t queued_payload_bytes() const { return worker_ ? worker_->queued_payload_bytes() : 0; }  ///< of these
   /// Ends the session if the scan has failed and is not on trial. Goes on with a scan that has regained its place.
   void check();
 
-  /// The session ends: lets the pipeline finish what came before, or stops it when the peer is gone.
+  /// Ends the scan with its session: lets the pipeline finish what came before, or stops it when the peer is gone.
   asio::awaitable<void> finish();
   /// Stops as soon as possible.
   void cancel();
@@ -65,7 +65,7 @@ class ScanRunner {
 
   /// Adds the scan's counts to `summary`. Precondition: finish() has returned.
   void report(ScanSummary& summary) const;
-  /// Of the newest scan; null before the first.
+  /// The meter of the newest scan; null before the first.
   const std::shared_ptr<ScanMeter>& meter() const { return meter_; }
 
  private:

@@ -1,4 +1,4 @@
-// One connection from accept to close.
+// A session is one connection from accept to close.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@
 
 namespace echotrain::server {
 
-/// The life of a session: starts its Reader, Writer and Watchdog, coroutines on one strand, waits for the first reason
-/// to end, and ends them in order. The pipeline runs on the Worker's thread. Each coroutine keeps the session alive.
+/// Runs the life of a session: starts its Reader, Writer and Watchdog, coroutines on one strand, waits for the first
+/// reason to end, and ends them in order. The pipeline runs on the Worker's thread. Each coroutine keeps the session
+/// alive.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   /// `transport` belongs to `strand`; `peer` is its address for the log. `ended` is called on the strand when nothing
@@ -32,25 +33,25 @@ class Session : public std::enable_shared_from_this<Session> {
       const Environment& environment, std::function<void()> ended,
       std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; });
 
-  /// Before start(): its bytes come from a capture, so they are not captured, and no client's.
+  /// Says before start() that its bytes come from a capture, so that they are not captured, and belong to no client.
   void is_replay(std::string capture) {
     connection_.captured = false;
     connection_.replayed = std::move(capture);
   }
-  /// On the strand.
+  /// Begins; it is called on the strand.
   void start();
-  /// Instead of start(): tells the client why it is not served, and ends.
+  /// Tells the client, instead of start(), why it is not served, and ends.
   void refuse(protocol::Error reason);
-  /// From any thread: ends the connection without a word.
+  /// Ends the connection without a word. Any thread may call this and the three members below.
   void drop();
-  /// From any thread: ends the session with fatal `shutdown` if it runs no scan, or if `now`.
+  /// Ends the session with fatal `shutdown` if it runs no scan, or if `now`.
   void shut_down(bool now);
-  /// From any thread: stops its scan, and ends the session with this reason.
+  /// Stops its scan, and ends the session with this reason.
   void stop(protocol::Error reason);
-  /// From any thread: the same without a word and without waiting for the client.
+  /// Does the same without a word and without waiting for the client.
   void cut_off(std::string why);
   const asio::any_io_executor& executor() const { return connection_.strand; }
-  /// "complete", or what the summary calls the reason why the session ended. For use once it has ended.
+  /// Returns "complete", or what the summary calls the reason why the session ended. Valid once it has ended.
   const std::string& outcome() const { return summary_.outcome; }
 
  private:

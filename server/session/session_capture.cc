@@ -15,7 +15,7 @@ using config::CaptureOptions;
 
 namespace {
 
-// A configuration, a header, some texts and queries, and what came with them in one read.
+// The most that is held: a configuration, a header, some texts and queries, and what came with them in one read.
 std::size_t most_held(const protocol::Limits& limits) {
   return limits.config_text_bytes + limits.header_bytes + (8 << 20);
 }
@@ -81,7 +81,7 @@ void SessionCapture::check() {
 asio::awaitable<void> SessionCapture::wait_until_written(bool scanned) {
   if (!capture_ && !held_.empty() && is_bad_start()) open();  // it shows what was wrong
   if (!capture_) co_return;
-  // After another end the client may go on sending, which is kept.
+  // After another end the client may go on sending, which is captured.
   sealing_ = (connection_.end.closed || connection_.end.broken_off) && is_kept(scanned);
   if (sealing_) capture_->seal();
   const std::uint64_t size = capture_->size();
@@ -99,13 +99,13 @@ bool SessionCapture::settled(std::uint64_t size) const {
   return sealing_ ? capture_->sealed() : capture_->written(size);
 }
 
-// A header that is refused for what it says, of a client that may send scans and had a session for it.
+// True for a header that is refused for what it says, of a client that may send scans and had a session for it.
 bool SessionCapture::is_bad_start() const {
   return connection_.end.error && connection_.end.error->code == "bad-header" &&
          dialogue_.state() == Dialogue::State::header && dialogue_.admissible();
 }
 
-// A capture outlives the session unless it is that of a mere query, or of a client that may not send scans.
+// True if the capture outlives the session: unless it is that of a mere query, or of a client that may not send scans.
 bool SessionCapture::is_kept(bool scanned) const {
   if (!capture_ || (capture_->stopped() && capture_->saved() == 0)) return false;
   const Ending& end = connection_.end;

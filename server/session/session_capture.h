@@ -1,4 +1,4 @@
-// What a session does with its raw capture.
+// The session's capture keeps the raw data of one session, within the server's options.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,11 @@ class SessionCapture {
 
   /// Takes bytes as they come from the socket, before anything else is made of them.
   void append(protocol::Payload bytes);
-  /// The peer may use this server, and its scan has its place or stands in line for one: a file is made.
+  /// Makes the file: the peer may use this server, and its scan has its place or stands in line for one.
   void admit();
-  /// The disk is behind: the session reads no more until this changes.
+  /// True while the disk is behind: the session reads no more until this changes (back-pressure).
   bool full() const { return capture_ && capture_->full(); }
-  /// Of the capture's file; where nothing is captured, a name that no other scan has.
+  /// The name of the capture's file; where nothing is captured, a name that no other scan has.
   std::string name() const;
   bool stopped() const { return capture_ && capture_->stopped(); }
   std::uint64_t size() const { return capture_->size(); }
@@ -54,7 +54,7 @@ class SessionCapture {
   void fetch(std::uint64_t offset, std::span<std::byte> room) { capture_->fetch(offset, room); }
   std::optional<protocol::Result<std::size_t>> fetched() { return capture_->fetched(); }
 
-  /// "; the raw data are kept as NAME", or nothing if they are not. `scanned`: a scan was started.
+  /// Returns "; the raw data are kept as NAME", or nothing if they are not. `scanned`: a scan was started.
   std::string note(bool scanned) const;
   /// Ends the capture. Returns its file's name if it is kept, or nothing.
   std::string finish(bool scanned);

@@ -22,7 +22,7 @@ void Spill::begin() {
   capture_.set_spilling(true);
   watchdog_.set_spilling(true);
   parsed_ = capture_.size();
-  // After an exception the coroutine has not called end(). In other cases a new spill may have begun already.
+  // The coroutine has not called end() after an exception. In other cases a new spill may have begun already.
   spawn_(read_back(), [this] {
     if (connection_.ending()) end();
   });

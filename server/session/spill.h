@@ -1,4 +1,4 @@
-// Input that waits in the raw capture until the pipeline has room for it.
+// The spill keeps input in the raw capture until the pipeline has room for it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace echotrain::server {
 
-/// A pipeline that is slower than the scanner must not stop the scanner: while the input queue is full, or the scan
+/// Lets a pipeline that is slower than the scanner not stop the scanner: while the input queue is full, or the scan
 /// waits for its place, the Reader gives what comes to the raw capture only. A coroutine of the Spill's reads it back
 /// from there as the pipeline finds room. For the session's strand.
 class Spill {
@@ -31,14 +31,14 @@ class Spill {
         Spawn spawn);
 
   bool active() const { return capture_.spilling(); }
-  /// Precondition: SessionCapture::can_spill().
+  /// Begins to spill. Precondition: SessionCapture::can_spill().
   void begin();
 
-  /// Room for bytes of the client that bypass the message handler, which is the reading-back coroutine's.
+  /// Returns room for bytes of the client that bypass the message handler, which is the reading-back coroutine's.
   std::span<std::byte> room();
-  /// `n` bytes of room() have been filled. Returns them where they lie.
+  /// Says that `n` bytes of room() have been filled. Returns them where they lie.
   protocol::Payload commit(std::size_t n);
-  /// room() is not needed for the moment.
+  /// Frees room(), which is not needed for the moment.
   void free_room() { slab_.reset(); }
 
   std::uint64_t bytes() const { return bytes_; }                       ///< all that was spilled

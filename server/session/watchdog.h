@@ -1,4 +1,4 @@
-// The clock of a session: it ends sessions whose peer stalls.
+// The watchdog is the clock of a session: it ends sessions whose peer stalls.
 #pragma once
 
 #include <cstddef>

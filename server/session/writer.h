@@ -1,4 +1,4 @@
-// The messages for the client, from the outbox to the socket.
+// The writer takes the messages for the client from the outbox to the socket.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace echotrain::server {
 /// is gone. For the session's strand.
 class Writer {
  public:
-  /// All outlive this. `scan` counts how long images took.
+  /// All parameters outlive this. `scan` counts how long images took.
   Writer(Connection& connection, Watchdog& watchdog, const ScanRunner& scan)
       : connection_(connection), watchdog_(watchdog), scan_(scan) {}
 

@@ -137,7 +137,7 @@ void add_lines(Writer& to, Kind kind, const SmallScanSize& size) {
   const int samples = 2 * size.matrix, middle = size.matrix / 2, reference = std::min(24, size.matrix / 2);
   const auto positions = [&](int line, bool reversed) {
     std::vector<std::array<double, 2>> out;
-    // Of oversampled lines steps of half a cycle, as the field of view is read twice as wide.
+    // Oversampled lines have steps of half a cycle, as the field of view is read twice as wide.
     for (int s = 0; s < samples; ++s)
       out.push_back({(s - size.matrix) / 2.0 * (reversed ? -1 : 1), line - middle + 0.0});
     return out;
@@ -162,7 +162,7 @@ void add_lines(Writer& to, Kind kind, const SmallScanSize& size) {
   }
 }
 
-/// What a position in cycles per field of view is multiplied by.
+/// Returns the factor that makes a position in cycles per field of view one in this unit.
 double factor_of(config::TrajectoryUnit unit, int matrix) {
   switch (unit) {
     case config::TrajectoryUnit::cycles_per_fov:
@@ -210,7 +210,7 @@ std::vector<SmallScanKind> small_scans_of(const config::PipelineSpec& spec) {
   const std::set<std::string> names = names_in(spec.gadgets);
   const auto has = [&](const char* name) { return names.contains(name); };
   const std::set<std::string> in_accelerated = names_in(spec.accelerated);
-  // Programs of others, and what says nothing or needs more than a few readouts.
+  // Left out are programs of others, and what says nothing or needs more than a few readouts.
   for (const char* left_out : {"python", "mrd_server", "passthrough", "partition_fft", "cardiac_binning",
                                "slice_grappa", "k0_navigator", "trajectory_correction", "cg_sense_sms", "nlinv_sms"})
     if (has(left_out) || in_accelerated.contains(left_out)) return {};

@@ -1,4 +1,4 @@
-// Small scans of a few points, made up for the pipelines of a server.
+// A small scan has a few points and is made up for the pipelines of a server.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ struct SmallScanSize {
   int coils = 4;
 };
 
-/// The kinds of 2D scans that go through this pipeline, by the gadgets that it has: of one with a chain `accelerated`,
-/// those that leave lines out, too. Empty for pipelines of images, of volumes and of ultrasound, and for those that
-/// run programs of their own.
+/// Returns the kinds of 2D scans that go through this pipeline, by the gadgets that it has: of one with a chain
+/// `accelerated`, those that leave lines out, too. Empty for pipelines of images, of volumes and of ultrasound, and for
+/// those that run programs of their own.
 std::vector<SmallScanKind> small_scans_of(const config::PipelineSpec& spec);
 
-/// A scan of two frames (or of as many readouts as the frame rule of `spec` wants): points in a field of view of
-/// 256 mm, each coil's weight of each point another one. The trajectory is in the unit of `spec`. It names no
-/// measurement, so that nothing of it is kept for other scans.
+/// Returns a scan of two frames (or of as many readouts as the frame rule of `spec` wants): points in a field of view
+/// of 256 mm, with a weight for each coil and point that no other has. The trajectory is in the unit of `spec`. It
+/// names no measurement, so that nothing of it is kept for other scans.
 SmallScan small_scan(const config::PipelineSpec& spec, SmallScanKind kind, SmallScanSize size);
 
 }  // namespace echotrain::server

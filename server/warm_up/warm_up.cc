@@ -22,7 +22,7 @@ namespace echotrain::server {
 namespace {
 
 constexpr int kLast = 19;  // steps of nice(2)
-// A GPU's kernels differ with the size of the problem, so that these are like those of scans.
+// The sizes of small scans: a GPU's kernels differ with the size of the problem, so that these are like those of scans.
 constexpr SmallScanSize kOnCpu{64, 4}, kOnGpu{160, 12};
 constexpr std::size_t kBatch = 16;  // readouts that come together
 
@@ -31,9 +31,9 @@ struct Target {
   int device;
 };
 
-// Even lengths of axes, with and without oversampling; multiples of 16 are the commonest.
+// Lengths of axes are even, with and without oversampling; multiples of 16 are the commonest.
 constexpr std::int64_t kShortest = 48, kLongest = 512, kCommon = 16, kTransforms = 8;
-// Of device memory, which the pool keeps for the scans that follow.
+// This much device memory the pool keeps for the scans that follow.
 constexpr std::int64_t kPoolBytes = 128 << 20;
 
 /// What the thread of a scan does before its pipeline begins.
@@ -73,9 +73,9 @@ void run_scan(const Environment& environment, const Target& target, const Catalo
   pipeline.wait();
 }
 
-/// Transforms along rows and columns of a length: the driver compiles and keeps a kernel for each, some 50 ms where it
-/// has none yet, whatever the other axis' length is. Resources of its own, so that the plans go: those that scans leave
-/// are kept for the next ones, up to a number.
+/// Transforms along rows and columns of a length: the driver compiles and stores a kernel for each, some 50 ms where it
+/// has none yet, whatever the other axis' length is. It uses resources of its own, so that the plans go: those that
+/// scans leave are kept for the next ones, up to a number.
 void run_transforms(const Environment& environment, const Target& target, std::int64_t length,
                     const std::stop_token& stop) {
   const auto own = std::make_shared<numerics::Resources>(numerics::ResourceOptions{.threads = 1});
@@ -91,7 +91,7 @@ void run_transforms(const Environment& environment, const Target& target, std::i
   compute.synchronize();
 }
 
-/// Of one GPU: memory before all else, and lengths after scans of each kind.
+/// Adds the steps of one GPU: memory before all else, and lengths after scans of each kind.
 void add_device_steps(const Environment& environment, const Target& target, std::vector<WarmUp::Step>& before,
                       std::vector<WarmUp::Step>& after) {
   const std::string place = fmt::format("on {} {}", numerics::to_string(target.backend), target.device);

@@ -1,4 +1,4 @@
-// A thread that runs small scans after a server's start, so that the first real one finds everything loaded.
+// The warm-up runs small scans after a server's start, so that the first real one finds everything loaded.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,11 @@
 
 namespace echotrain::server {
 
-/// What a first scan would wait for: CUDA's context and kernels, cuFFT's libraries and kernels, pinned memory, pages of
-/// the program and of its libraries that are still on the disk. Every pipeline of the catalogue that takes 2D readouts
-/// gets small scans of a few points (small_scans.h) on each of its places: those of the default pipeline first, then
-/// one of each kind, then, on GPUs, transforms of likely lengths, then the others. Chains that are equal are run once.
+/// Loads what a first scan would wait for: CUDA's context and kernels, cuFFT's libraries and kernels, pinned memory,
+/// pages of the program and of its libraries that are still on the disk. Every pipeline of the catalogue that takes 2D
+/// readouts gets small scans of a few points (small_scans.h) on each of its places: those of the default pipeline
+/// first, then one of each kind, then, on GPUs, transforms of likely lengths, then the others. Chains that are equal
+/// are run once.
 ///
 /// It works only while no scan has had a place, and stops within what it does as soon as one gets a place: that step
 /// comes again when all is quiet. Its memory is bounded, counts in the server's budget without a reservation, and is
@@ -32,15 +33,15 @@ class WarmUp {
     std::string name;
     std::function<void(const std::stop_token&)> run;
   };
-  /// Those of a server, in their order. `environment` must outlive them.
+  /// Returns the steps of a server, in their order. `environment` must outlive them.
   static std::vector<Step> steps_of(const Environment& environment);
 
   /// Begins. `done` is called once, on the thread, after the last step or when there is no more time; not after a stop.
   WarmUp(std::shared_ptr<ComputePool> compute, std::vector<Step> steps, std::function<void()> done = {},
          Clock::duration most_time = kMostTime);
-  /// The server ends: what runs stops, and nothing begins.
+  /// Stops what runs, and begins nothing more: the server ends.
   void stop() { thread_.request_stop(); }
-  /// What the thread shows of itself.
+  /// Returns the thread's signs of life.
   const std::shared_ptr<numerics::Progress>& progress() const { return progress_; }
 
  private:
