@@ -13,7 +13,7 @@ using Words = std::vector<std::string>;
 
 constexpr std::int64_t kLargestCounter = 65535;
 
-/// One value, or each of a list.
+/// Returns one value, or each of a list.
 std::vector<Node> one_or_more(const Node& node) {
   if (node.kind() != Node::Kind::sequence) return {node};
   if (node.as_sequence().empty()) throw ConfigError(node.mark(), "the list is empty; name at least one value");
@@ -26,7 +26,7 @@ Words words_of(const Node& node, const Words& known) {
   return words;
 }
 
-/// N, or {from: N, to: M} with either end left out.
+/// Reads N, or {from: N, to: M} with either end left out.
 When::Range range_of(const Node& node) {
   if (node.kind() != Node::Kind::map) {
     const std::int64_t value = node.as_int(0, kLargestCounter);

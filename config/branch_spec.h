@@ -1,5 +1,5 @@
-// Branches of a pipeline as data: `- branch: {when: {...}, pipeline: [...]}` (docs/pipelines.md, "Branches"). In a
-// chain they stand where gadgets stand, as a GadgetSpec of the name kBranch, whose parameters are read here.
+// A branch of a pipeline is read as data: `- branch: {when: {...}, pipeline: [...]}` (docs/pipelines.md, "Branches").
+// In a chain it stands where gadgets stand, as a GadgetSpec of the name kBranch, whose parameters are read here.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr std::string_view kBranch = "branch";
 inline constexpr std::array<std::string_view, 7> kCounters{"encoding",   "slice", "contrast", "phase",
                                                            "repetition", "set",   "series"};
 
-/// Which items a branch takes: those for which every key that was given holds, by one of its values.
+/// The items that a branch takes: those for which every key that was given holds, by one of its values.
 struct When {
   struct Range {
     std::int64_t first = 0, last = 0;  ///< inclusive
@@ -48,14 +48,15 @@ struct BranchSpec {
   Mark mark;
 };
 
-/// Reads the branch that `gadget`, of the name kBranch, stands for. ConfigError with file:line:column.
+/// Reads the branch that `gadget`, of the name kBranch, stands for. Throws ConfigError with file:line:column.
 BranchSpec read_branch(const GadgetSpec& gadget);
 
-/// The chain in `list`, the value of the key `key`. `size` becomes the number of its gadgets and branches, at any
-/// depth. ConfigError when it is empty or has more than kMostGadgets.
+/// Reads the chain in `list`, the value of the key `key`. `size` becomes the number of its gadgets and branches, at any
+/// depth. Throws ConfigError when it is empty or has more than kMostGadgets.
 std::vector<GadgetSpec> read_chain(const Node& list, const std::string& key, std::size_t& size);
 
-/// All gadgets of a chain in the order of the file, those of its branches among them; not the branches themselves.
+/// Returns all gadgets of a chain in the order of the file, those of its branches among them; not the branches
+/// themselves.
 std::vector<GadgetSpec> gadgets_in(const std::vector<GadgetSpec>& chain);
 
 }  // namespace echotrain::config

@@ -1,5 +1,5 @@
-// The command line of a program, made of tables of options (config/option.h). Only command_line.cc knows the library
-// that parses it.
+// A program's command line is made of tables of options (config/option.h). Only command_line.cc knows the library that
+// parses it.
 #pragma once
 
 #include <functional>
@@ -16,24 +16,24 @@
 
 namespace echotrain::config {
 
-/// What a user typed makes no sense; the message says what is allowed.
+/// A command line that makes no sense; the message says what is allowed.
 class CommandLineError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// How the options of a table may be given.
+/// The manner in which the options of a table are given.
 enum class Manner {
   once,     ///< an option given twice is an error, and a switch stands alone
   settings  ///< a later value beats an earlier one, and true or false may follow a switch, as in an options file
 };
 
 namespace detail {
-/// The words that were given of each option of a table; empty: not given.
+/// The words that were given for each option of a table; empty: not given.
 using Words = std::vector<std::vector<std::string>>;
-/// The words of one option as the values that its table takes, in order.
+/// Returns the words of one option as the values that its table takes, in order.
 std::vector<Node> values_of(const OptionInfo& info, const std::vector<std::string>& words);
-/// "--port: 'x' ...; allowed is 1 to 65535".
+/// Throws the error "--port: 'x' ...; allowed is 1 to 65535".
 [[noreturn]] void refuse(const OptionInfo& info, const ConfigError& error);
 }  // namespace detail
 
@@ -44,13 +44,13 @@ class Given {
   Given(OptionTable<S> table, std::shared_ptr<const detail::Words> words)
       : table_(std::move(table)), words_(std::move(words)) {}
 
-  /// The defaults, changed by what was given. CommandLineError for a value that does not fit.
+  /// Returns the defaults, changed by what was given. Throws CommandLineError for a value that does not fit.
   S read() const {
     S values{};
     read_into(values);
     return values;
   }
-  /// The same, but changes `values`. Lists that were given lose what they had.
+  /// Does the same, but changes `values`. Lists that were given lose what they had.
   void read_into(S& values) const {
     for (std::size_t i = 0; i < words_->size(); ++i) {
       const Option<S>& option = table_.all()[i];
@@ -63,7 +63,7 @@ class Given {
       }
     }
   }
-  /// The options that were given.
+  /// Returns the options that were given.
   std::vector<OptionInfo> options() const {
     std::vector<OptionInfo> given;
     for (std::size_t i = 0; i < words_->size(); ++i)
@@ -87,7 +87,7 @@ class Command {
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
-  /// A subcommand, which lives as long as this; one of them must then be given.
+  /// Adds a subcommand, which lives as long as this; one of them must then be given.
   Command& add_command(const std::string& name, const std::string& purpose);
 
   template <class S>
@@ -98,9 +98,10 @@ class Command {
 
   void version(const std::string& text);   ///< what --version prints
   void examples(const std::string& text);  ///< the end of --help
-  /// What was declared, for shells and manuals; a program's run() prints both of them: --completion bash|zsh, --man.
+  /// Returns what was declared, for shells and manuals; a program's run() prints both of them: --completion bash|zsh,
+  /// --man.
   CommandPage page() const;
-  /// What the command does; it returns the exit code.
+  /// Sets what the command does; the function returns the exit code.
   void act(std::function<int()> action);
 
   /// Parses, then does what was asked for. Returns the exit code; 2 for a command line that makes no sense, and `err`

@@ -1,4 +1,4 @@
-// A program's command line as data, and what is made of it: completion for shells, and a manual page.
+// A command page is a program's command line as data: completion for shells and a manual page are made of it.
 #pragma once
 
 #include <string>
@@ -22,17 +22,17 @@ struct CommandPage {
   std::vector<CommandPage> commands;
 };
 
-/// A script that completes words of the program in bash: commands, flags, choices, files, folders, and the names of
-/// pipelines and gadgets, for which it asks the echotrain-server beside the program (or on the PATH).
+/// Returns a script that completes words of the program in bash: commands, flags, choices, files, folders, and the
+/// names of pipelines and gadgets, for which it asks the echotrain-server beside the program (or on the PATH).
 std::string bash_completion(const CommandPage& program);
 
-/// The same for zsh, to be named _PROGRAM in a folder of `fpath`.
+/// Returns the same for zsh, to be named _PROGRAM in a folder of `fpath`.
 std::string zsh_completion(const CommandPage& program);
 
-/// The manual page, section 1, in the language of man(7).
+/// Returns the manual page, section 1, in the language of man(7).
 std::string manual_page(const CommandPage& program);
 
-/// As people type it: "--port", or "input" where it has no flag.
+/// Returns the option as people type it: "--port", or "input" where it has no flag.
 std::string typed(const OptionInfo& info);
 
 }  // namespace echotrain::config

@@ -7,7 +7,7 @@ namespace {
 
 using Kind = OptionInfo::Kind;
 
-/// What may stand in the place of a value.
+/// The kinds of values, by what completes them.
 enum class Value { none, words, pipeline, gadget, file, folder, other };
 
 Value value_of(const ShownOption& info) {

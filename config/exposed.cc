@@ -88,8 +88,8 @@ ExposedSpec read_one(const Node::Entry& entry) {
 /// Gives the parameters that are to stand in place of these.
 using Change = std::function<Node(const Node&)>;
 
-/// The parameters of gadget `name` after `change`, where it is called `gadget`, and after the same with all gadgets of
-/// a chain `pipeline` among them: a branch has one.
+/// Returns the parameters of gadget `name` after `change`, where it is called `gadget`, and after the same with all
+/// gadgets of a chain `pipeline` among them: a branch has one.
 Node changed(const std::string& name, const Node& parameters, std::string_view gadget, const Change& change) {
   const Node out = name == gadget ? change(parameters) : parameters;
   const Node chain = out.kind() == Node::Kind::map ? out.get("pipeline") : Node();

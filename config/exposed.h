@@ -1,5 +1,5 @@
-// Parameters of a pipeline that a host may set for each scan: its key `expose`, as data. What gadgets declare about
-// them is not known here, but in gadgets/engine/host/exposed.h.
+// An exposed parameter of a pipeline may be set by a host for each scan: the pipeline's key `expose`, as data. What
+// gadgets declare about it is known in gadgets/engine/host/exposed.h only.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct ExposedSpec {
   Mark sets_mark;
 };
 
-/// The map `expose`, or nothing where it is not given. ConfigError with file:line:column.
+/// Reads the map `expose`; nothing where it is not given. Throws ConfigError with file:line:column.
 std::vector<ExposedSpec> read_exposed(const Node& node);
 
 }  // namespace echotrain::config

@@ -1,4 +1,4 @@
-// Reads values as types, and makes the messages for values of another type.
+// A node reads its value as a type, and makes the message for a value of another type.
 #include "config/node.h"
 
 #include <fmt/format.h>

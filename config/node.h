@@ -1,4 +1,4 @@
-// A YAML value that knows its place, and the error that names the place.
+// A node is a YAML value that knows its place, which errors name.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Mark {
   std::string text() const;  ///< "file:line:column", or "file" when line is 0
 };
 
-/// What a user wrote is wrong. what() is "file:line:column: message".
+/// An error in what a user wrote. what() is "file:line:column: message".
 class ConfigError : public std::runtime_error {
  public:
   ConfigError(const Mark& mark, const std::string& message);
@@ -53,9 +53,9 @@ class Node {
   const std::vector<Node>& as_sequence() const;
   const std::vector<Entry>& as_map() const;  ///< in file order; keys are unique
 
-  /// The value of `key` in a map, or null when it is absent or this is null.
+  /// Returns the value of `key` in a map, or null when it is absent or this is null.
   Node get(std::string_view key) const;
-  /// ConfigError at the first key of the map that is not in `known`, with the nearest known name.
+  /// Throws ConfigError at the first key of the map that is not in `known`, with the nearest known name.
   void only(std::span<const std::string> known) const;
 
   // Building blocks of the reader.
@@ -75,10 +75,10 @@ struct Node::Entry {
   Node value;
 };
 
-/// `text` between quotes for a message: cut when long, control characters replaced.
+/// Returns `text` between quotes for a message: cut when long, control characters replaced.
 std::string in_quotes(std::string_view text);
 
-/// The one of `known` nearest to `name` by edit distance, or empty when none is near.
+/// Returns the one of `known` nearest to `name` by edit distance, or empty when none is near.
 std::string nearest(std::string_view name, std::span<const std::string> known);
 
 }  // namespace echotrain::config

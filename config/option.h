@@ -1,4 +1,4 @@
-// One way to declare an option: parameters of gadgets, the server's options and command lines are tables of these.
+// An option is declared once: parameters of gadgets, the server's options and command lines are tables of options.
 #pragma once
 
 #include <cstdint>
@@ -56,9 +56,9 @@ struct Option : OptionInfo {
 
 namespace detail {
 std::string text_of(double value);
-/// The values of a scalar or a sequence, none of them empty. `noun` names one value, for messages.
+/// Returns the values of a scalar or a sequence, none of them empty. `noun` names one value, for messages.
 std::vector<std::string> list_of(const Node& node, const std::string& noun);
-/// `error` again, with the option's name before its message and what is allowed after it.
+/// Returns `error` again, with the option's name before its message and what is allowed after it.
 ConfigError named(const OptionInfo& info, const ConfigError& error);
 
 template <class T>

@@ -1,4 +1,5 @@
-// A pipeline file as data. Gadgets and their parameters are not checked here, but in gadgets/registry.
+// A pipeline spec is a pipeline file as data. Gadgets and their parameters are checked elsewhere
+// (gadgets/api/registry.h).
 #pragma once
 
 #include <filesystem>
@@ -16,13 +17,13 @@ namespace echotrain::config {
 enum class BackendChoice { automatic, cpu, cuda };
 std::string_view to_string(BackendChoice choice);  ///< "auto", "cpu", "cuda"
 
-/// What happens to frames that are complete while others still wait to be computed.
+/// The choice for frames that are complete while others still wait to be computed.
 enum class WhenBehind {
   wait,        ///< they wait: every image comes, however late
   drop_oldest  ///< of those that wait only the newest is computed: images are never older than need be
 };
 
-/// What makes one image (docs/pipelines.md, "Frames").
+/// The rule by which readouts make one image (docs/pipelines.md, "Frames").
 struct FrameRule {
   enum class Kind {
     automatic,  ///< a last-in flag with no line missing, else a change of key, else the end of the scan
@@ -36,14 +37,14 @@ struct FrameRule {
   WhenBehind when_behind = WhenBehind::wait;  ///< of Kind::readouts
   Mark mark;
 };
-/// Flags that may close a frame, by the names used in YAML: last_in_encode_step1, ..., last_in_measurement.
+/// Returns the flags that may close a frame, by the names used in YAML: last_in_encode_step1, ..., last_in_measurement.
 std::vector<std::string> until_flags();
 
-/// Unit of the trajectory on the wire; the wire does not declare it.
+/// The unit of the trajectory on the wire, which does not declare it.
 enum class TrajectoryUnit { cycles_per_pixel, cycles_per_fov, radians_per_pixel, cycles_per_m };
 std::string_view to_string(TrajectoryUnit unit);
 
-/// What enters a pipeline.
+/// The kind of data that enters a pipeline.
 enum class Input { readouts, images };
 
 struct GadgetSpec {
@@ -73,25 +74,25 @@ struct PipelineSpec {
   std::string text;  ///< as it was read, for other ranks and to tell pipelines apart
 };
 
-/// What each gadget called `gadget`, of all chains and their branches, has for its parameter in the file; null where
-/// the file leaves it to the gadget.
+/// Returns what each gadget called `gadget`, of all chains and their branches, has for its parameter in the file; null
+/// where the file leaves it to the gadget.
 std::vector<Node> parameters_of(const PipelineSpec& spec, std::string_view gadget, std::string_view parameter);
-/// Gives them all this value.
+/// Gives the parameter of all of them this value.
 void set_parameter(PipelineSpec& spec, std::string_view gadget, const std::string& parameter, const Node& value);
 
-/// Reads a pipeline from YAML text. `name` stands for the file in messages. ConfigError with file:line:column.
+/// Reads a pipeline from YAML text. `name` stands for the file in messages. Throws ConfigError with file:line:column.
 /// For XML (a Gadgetron configuration), the error says that it is XML and what to send instead.
 PipelineSpec read_pipeline(std::string_view text, const std::string& name);
 PipelineSpec read_pipeline_file(const std::filesystem::path& file);
 
-/// What a client sends as its config: a pipeline, or the name of one the server has, and a token if one is required.
+/// The config that a client sends: a pipeline, or the name of one the server has, and a token if one is required.
 struct ClientConfig {
   std::string token;                     ///< key `token`; empty when there is none
   std::string use;                       ///< key `use`: a pipeline's name; empty: `pipeline`, or the server's default
   std::optional<PipelineSpec> pipeline;  ///< all other keys
 };
-/// Throws ConfigError as read_pipeline() does, never with the token in it. `token`, if given, gets the token even then,
-/// if it could be read.
+/// Reads it. Throws ConfigError as read_pipeline() does, never with the token in it. `token`, if given, gets the token
+/// even then, if it could be read.
 ClientConfig read_client_config(std::string_view text, const std::string& name, std::string* token = nullptr);
 
 /// The pipelines that may be asked for by name: every *.yaml of some folders. Fixed once loaded; names and aliases are

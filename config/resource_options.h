@@ -1,4 +1,5 @@
-// How much of the machine the library may use, and where it keeps results: options of every program that reconstructs.
+// The resource options say how much of the machine the library may use, and where it keeps results: every program that
+// reconstructs has them.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct ResourceOptions {
 /// Each option also has an environment variable.
 const OptionTable<ResourceOptions>& resource_option_table();
 
-/// The defaults, changed by the variables that are set and not empty. ConfigError names the variable and says what is
-/// allowed.
+/// Returns the defaults, changed by the variables that are set and not empty. ConfigError names the variable and says
+/// what is allowed.
 ResourceOptions read_resource_variables();
 
 }  // namespace echotrain::config

@@ -1,5 +1,5 @@
-// The server's options, each declared once in server_option_table(): the command line, the options file, --help and the
-// range checks all come from there.
+// Each option of the server is declared once, in server_option_table(): the command line, the options file, --help and
+// the range checks all come from there.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,11 @@ struct TlsOptions {
   bool only = false;        ///< no plain port
 };
 
-/// Each session's incoming bytes in a file of their own (docs/capture.md).
+/// Raw capture puts each session's incoming bytes in a file of their own (docs/capture.md).
 struct CaptureOptions {
   enum class Policy { always, on_error };  ///< which captures are kept; on_error: those of scans that did not end well
-  /// When written bytes are forced to the disk; before_close: periodically, and all of them before CLOSE is answered.
+  /// The times when written bytes are forced to the disk; before_close: periodically, and all of them before CLOSE is
+  /// answered.
   enum class Sync { none, end, periodic, before_close };
   enum class WhenFull { stop_capture, end_session };
   enum class WhenSlow { wait, stop_capture };
@@ -46,7 +47,7 @@ struct CaptureOptions {
   std::int64_t keep_gib = 0;        ///< 0: no bound
 };
 
-/// DICOM peers, to which images go that leave a scan (docs/dicom.md).
+/// The DICOM peers to which images go that leave a scan (docs/dicom.md).
 struct DicomOptions {
   std::vector<std::string> peers;  ///< "NAME=AE_TITLE@HOST:PORT", with "/tls" behind it for TLS
   std::vector<std::string>
@@ -80,13 +81,13 @@ struct AdminOptions {
   bool asked_for = false;          ///< bind or port was given: a failure to bind is then an error
 };
 
-/// Whether clients may send pipelines of their own.
+/// The pipelines of their own that clients may send.
 enum class ClientPipelines {
   off,      ///< they name one that the server has
   gadgets,  ///< of gadgets that compute in the server, without DICOM peers, Python modules and other servers
   all       ///< of all that the server's options let pipelines name
 };
-/// Their names, as options have them; nothing for another text.
+/// Reads one of these by its name, as options have it; nothing for another text.
 std::optional<ClientPipelines> read_client_pipelines(std::string_view name);
 
 /// The options that main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
@@ -149,15 +150,15 @@ struct ServerOptions {
 /// Every option, in the order in which --help shows them. Errors name the option and say what is allowed.
 const OptionTable<ServerOptions>& server_option_table();
 
-/// The defaults, overridden by environment variables. Throws ConfigError that names the variable.
+/// Returns the defaults, overridden by environment variables. Throws ConfigError that names the variable.
 ServerOptions read_server_variables();
 
-/// `options`, overridden by a YAML map of option names. Relative files and folders are resolved against the file's
-/// folder. Throws ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
+/// Returns `options`, overridden by a YAML map of option names. Relative files and folders are resolved against the
+/// file's folder. Throws ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
 ServerOptions read_server_options_file(const std::filesystem::path& file, ServerOptions options = {});
 
-/// An options file in which every option is commented out, with its help, range and default: a reference, and a start
-/// for one's own file.
+/// Returns an options file in which every option is commented out, with its help, range and default: a reference, and a
+/// start for one's own file.
 std::string server_options_template();
 
 }  // namespace echotrain::config

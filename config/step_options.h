@@ -1,4 +1,4 @@
-// What gadgets that run other programs may do: options of the server and of `echotrain recon`.
+// The step options limit gadgets that run other programs: options of the server and of `echotrain recon`.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// YAML text to Nodes. yaml-cpp parses; its events build the tree, so bad input is refused before it is stored.
+// The reader turns YAML text into Nodes. yaml-cpp parses; its events build the tree, so bad input is refused before it
+// is stored.
 #include "config/yaml_reader.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Strict reading of YAML: every value knows its place, and every error says file:line:column and what to do.
+// The YAML reader is strict: every value knows its place, and every error says file:line:column and what to do.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct YamlLimits {
 Node read_yaml(std::string_view text, const std::string& name, const YamlLimits& limits = {});
 Node read_yaml_file(const std::filesystem::path& file, const YamlLimits& limits = {});
 
-/// The bytes of a file, at most `limit`; ConfigError when it is absent, not readable or larger.
+/// Returns the bytes of a file, at most `limit`; throws ConfigError when it is absent, not readable or larger.
 std::string read_text_file(const std::filesystem::path& file, std::size_t limit);
 
 }  // namespace echotrain::config

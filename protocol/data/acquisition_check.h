@@ -1,4 +1,5 @@
-// Checks each readout, waveform and image against the header before anything indexes with its counters.
+// The acquisition check compares each readout, waveform and image with the header, before anything indexes with its
+// counters.
 #pragma once
 
 #include <map>
@@ -13,22 +14,22 @@
 
 namespace echotrain::protocol {
 
-/// What a readout is for, from its flags (docs/protocol.md, "Acquisition flags").
+/// The purpose of a readout, from its flags (docs/protocol.md, "Acquisition flags").
 enum class ReadoutKind { imaging, noise, calibration, navigator, phase_correction, other };
 ReadoutKind readout_kind(const AcquisitionHeader& head);
 
-/// Why a message was consumed and counted, but left out. `kind` is a short fixed text, of the program's lifetime (one
-/// warning per kind is sent).
+/// The reason why a message was consumed and counted, but left out. `kind` is a short fixed text, of the program's
+/// lifetime (one warning per kind is sent).
 struct SkipReason {
   std::string_view kind;
   std::string message;
 };
 
-/// Why an image's attributes must be dropped (the image itself is kept): not XML, or not ismrmrdMeta. Nothing when they
-/// are well-formed or empty.
+/// Returns why an image's attributes must be dropped (the image itself is kept): not XML, or not ismrmrdMeta. Nothing
+/// when they are well-formed or empty.
 std::optional<SkipReason> check_attributes(const Image& image, const Limits& limits);
 
-/// Whether there is neither NaN nor infinity among the numbers of a readout.
+/// True if there is neither NaN nor infinity among the numbers of a readout.
 bool all_finite(const Acquisition& acquisition);
 
 /// Remembers what the first readout of each group looked like. One per session; not thread-safe.
@@ -36,7 +37,7 @@ class AcquisitionCheck {
  public:
   explicit AcquisitionCheck(Header header) : header_(std::move(header)) {}
 
-  /// Why `acquisition` must be skipped (docs/protocol.md, "Validation and answers"), or nothing. Non-finite
+  /// Returns why `acquisition` must be skipped (docs/protocol.md, "Validation and answers"), or nothing. Non-finite
   /// trajectories and samples are a reason too. A group is an encoding space and a kind of readout; its first good
   /// readout fixes channels and samples. Only the first reason of a kind has a message: a scan may have millions.
   std::optional<SkipReason> check(const Acquisition& acquisition);

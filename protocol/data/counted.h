@@ -1,4 +1,4 @@
-// Numbers of things in texts for people.
+// A counted noun is how texts for people tell a number of things.
 #pragma once
 
 #include <cstdint>

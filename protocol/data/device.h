@@ -1,4 +1,4 @@
-// The device that measured.
+// The device that measured is named by the header.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace echotrain::protocol {
 
-/// "serial NUMBER", by acquisitionSystemInformation/deviceSerialNumber, else "id ID of INSTITUTION", by deviceID and
-/// institutionName; empty where the header has neither. `xml`: the text of a header that parse_header() has accepted.
+/// Returns "serial NUMBER", by acquisitionSystemInformation/deviceSerialNumber, else "id ID of INSTITUTION", by
+/// deviceID and institutionName; empty where the header has neither. `xml` is the text of a header that parse_header()
+/// has accepted.
 std::string device_of(std::string_view xml);
 
 }  // namespace echotrain::protocol

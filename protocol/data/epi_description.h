@@ -1,4 +1,4 @@
-// How the header of an EPI scan describes its readouts.
+// The header of an EPI scan describes its readouts in elements of their own.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace echotrain::protocol {
 
-/// readout_kind() where the scan's trajectory is known: readouts of EPI that are flagged as reversed are lines like the
-/// others.
+/// Returns readout_kind() where the scan's trajectory is known: readouts of EPI that are flagged as reversed are lines
+/// like the others.
 ReadoutKind readout_kind(const AcquisitionHeader& head, Trajectory trajectory);
 
 /// The element trajectoryDescription of an encoding: its identifier ("ConventionalEPI") and its numeric user parameters
@@ -24,8 +24,8 @@ struct TrajectoryDescription {
   std::optional<double> value(std::string_view name) const;
 };
 
-/// Nothing when encoding number `encoding` has no such element. What is no finite number is left out. `xml`: the text
-/// of a header that parse_header() has accepted.
+/// Reads it; nothing when encoding number `encoding` has no such element. What is no finite number is left out. `xml`
+/// is the text of a header that parse_header() has accepted.
 std::optional<TrajectoryDescription> trajectory_description(std::string_view xml, std::size_t encoding);
 
 /// The element multiband of an encoding's parallelImaging: slices that are excited at once.
@@ -35,8 +35,8 @@ struct Multiband {
   double delta_kz = 0;             ///< deltaKz: what the blips along z add from line to line [1/mm]
 };
 
-/// Nothing when encoding number `encoding` has no such element, or its factor is no whole number above 0. `xml` as
-/// above.
+/// Reads it; nothing when encoding number `encoding` has no such element, or its factor is no whole number above 0.
+/// `xml` as above.
 std::optional<Multiband> multiband(std::string_view xml, std::size_t encoding);
 
 }  // namespace echotrain::protocol

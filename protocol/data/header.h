@@ -1,5 +1,5 @@
-// The measurement header: ISMRMRD XML -> a checked Header. Ranges are checked on the raw text, because libismrmrd 1.8
-// wraps sizes silently (matrixSize y=99999999999 is read as 59391, x=-1 as 65535).
+// The measurement header is ISMRMRD XML, which becomes a checked Header. Ranges are checked on the raw text, because
+// libismrmrd 1.8 wraps sizes silently (matrixSize y=99999999999 is read as 59391, x=-1 as 65535).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Elements of a header's XML, for what few readers of headers need.
+// An element of a header's XML is read by name here, where only few readers need it.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,20 @@
 
 namespace echotrain::protocol {
 
-/// An element's name without its namespace's prefix.
+/// Returns an element's name without its namespace's prefix.
 inline std::string_view plain_name(const pugi::xml_node& node) {
   const std::string_view full = node.name();
   return full.substr(full.find(':') + 1);
 }
 
-/// The child of this plain name, of several the one of a number.
+/// Returns the child of this plain name; where there are several, the one of this number.
 inline pugi::xml_node child_named(const pugi::xml_node& parent, std::string_view name, std::size_t number = 0) {
   for (const pugi::xml_node child : parent.children())
     if (plain_name(child) == name && number-- == 0) return child;
   return {};
 }
 
-/// An element's text without white space around it.
+/// Returns an element's text without white space around it.
 inline std::string_view text_of(const pugi::xml_node& node) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::string_view text = node.child_value();

@@ -1,4 +1,5 @@
-// Facts of the wire that codec, files and checks share: widths, offsets, flags, and unaligned little-endian loads.
+// The layout of the wire is what codec, files and checks share: widths, offsets, flags, and unaligned little-endian
+// loads.
 #pragma once
 
 #include <bit>
@@ -31,7 +32,7 @@ inline constexpr std::uint64_t kCompression2 = acquisition_flag(54);  ///< Gadge
 inline constexpr std::uint64_t kCompression34 = acquisition_flag(55) | acquisition_flag(56);
 inline constexpr std::uint64_t kCompressionFlags = kCompression1 | kCompression2 | kCompression34;
 
-/// The number at `offset`. Precondition: it lies inside `bytes`.
+/// Returns the number at `offset`. Precondition: it lies inside `bytes`.
 template <class T>
 T load(std::span<const std::byte> bytes, std::size_t offset) {
   T value;
@@ -43,11 +44,11 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Bytes per pixel of an ISMRMRD data type; 0 when the type is not one of 1..8.
+/// Returns the bytes per pixel of an ISMRMRD data type; 0 when the type is not one of 1..8.
 std::size_t bytes_per_pixel(std::uint16_t data_type);
 
-/// Bytes of an image's pixels, according to its header; nothing when a size is zero, data_type is not 1..8 or the
-/// product exceeds `limit` (so it cannot overflow).
+/// Returns the bytes of an image's pixels, according to its header; nothing when a size is zero, data_type is not 1..8
+/// or the product exceeds `limit` (so it cannot overflow).
 std::optional<std::uint64_t> pixel_bytes(const ImageHeader& head, std::uint64_t limit);
 
 }  // namespace echotrain::protocol

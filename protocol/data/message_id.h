@@ -1,5 +1,5 @@
-// The numbers that begin every message on the wire; docs/protocol.md says who may send each.
-// Source: Gadgetron 4 / python-ismrmrd-server / libismrmrd >= 1.14 constants; summarised in docs/protocol.md.
+// A message id is the number that begins a message on the wire; docs/protocol.md says who may send each. Source:
+// Gadgetron 4 / python-ismrmrd-server / libismrmrd >= 1.14 constants; summarised in docs/protocol.md.
 #pragma once
 
 #include <cstdint>

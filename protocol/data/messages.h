@@ -1,4 +1,4 @@
-// The messages of the wire as plain data. Struct layouts are libismrmrd's (docs/protocol.md, "Layouts").
+// A message of the wire is plain data. Struct layouts are libismrmrd's (docs/protocol.md, "Layouts").
 #pragma once
 
 #include <ismrmrd/ismrmrd.h>

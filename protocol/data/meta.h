@@ -1,4 +1,4 @@
-// The ismrmrdMeta attributes of images.
+// The meta attributes of an image are an ismrmrdMeta document.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,18 @@ namespace echotrain::protocol {
 
 /// Longer names are left out by meta_values() [bytes]: each of many values would repeat one.
 inline constexpr std::size_t kLongestMetaName = 128;
-/// Names and values in order, one entry per value. Empty for text that is not ismrmrdMeta XML.
+/// Returns names and values in order, one entry per value. Empty for text that is not ismrmrdMeta XML.
 std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes);
-/// The same, one after another, without keeping them.
+/// Gives the same, one after another, without keeping them.
 void for_each_meta(const std::string& attributes,
                    const std::function<void(std::string_view name, std::string_view value)>& take);
-/// Memory that for_each_meta() takes at most [bytes]: a parser's tree is many times the text.
+/// Returns the memory that for_each_meta() takes at most [bytes]: a parser's tree is many times the text.
 std::uint64_t bytes_to_read_meta(std::string_view attributes);
-/// The first value of `name`, or empty.
+/// Returns the first value of `name`, or empty.
 std::string meta_value(const std::string& attributes, std::string_view name);
-/// The document of these names and their values, which may hold any characters; what follows a NUL is left out. The
-/// bytes are those that libismrmrd writes, but for a first line that declares the encoding, at a seventh of its time.
+/// Returns the document of these names and their values, which may hold any characters; what follows a NUL is left out.
+/// The bytes are those that libismrmrd writes, but for a first line that declares the encoding, at a seventh of its
+/// time.
 std::string meta_text(const std::map<std::string, std::vector<std::string>>& values);
 /// Adds an attribute at the end. An empty text becomes a document; other text that is no ismrmrdMeta document stays as
 /// it is. `name` and `value` hold no characters that XML reserves.

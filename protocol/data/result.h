@@ -1,5 +1,5 @@
-// Result<T>: a value or the reason why there is none. Used by everything that parses bytes from a peer, so that a
-// malformed message is an ordinary return value and never an exception.
+// A Result<T> is a value or the reason why there is none. Everything that parses bytes from a peer returns one, so that
+// a malformed message is an ordinary return value and never an exception.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,9 @@
 
 namespace echotrain::protocol {
 
-/// Why a peer's bytes were refused. `code` is one of the codes of docs/protocol.md ("bad-header", "too-large", ...);
-/// `message` says what was found, where, and what is allowed. Both are plain ASCII without control characters.
+/// The reason why a peer's bytes were refused. `code` is one of the codes of docs/protocol.md ("bad-header",
+/// "too-large", ...); `message` says what was found, where, and what is allowed. Both are plain ASCII without control
+/// characters.
 struct Error {
   std::string code;
   std::string message;

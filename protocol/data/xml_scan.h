@@ -1,4 +1,4 @@
-// Checks XML text before a parser sees it.
+// The XML scan checks XML text before a parser sees it.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace echotrain::protocol {
 
-/// Why `xml` must not be parsed: elements nested deeper than limits.xml_depth, more than limits.xml_items tags and
-/// attributes, a document type or entity declaration, or markup that does not end. Nothing when there is no such
+/// Returns why `xml` must not be parsed: elements nested deeper than limits.xml_depth, more than limits.xml_items tags
+/// and attributes, a document type or entity declaration, or markup that does not end. Nothing when there is no such
 /// reason; the text can still be malformed otherwise.
 std::optional<std::string> xml_danger(std::string_view xml, const Limits& limits);
 

@@ -1,4 +1,4 @@
-// Images as DICOM instances.
+// A DICOM file holds a plane of an image as one instance.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace echotrain::protocol::dicom {
 
-/// Whether this program was built with DCMTK. Without, to_dicom() throws a DicomError that says how to get it.
+/// True if this program was built with DCMTK. Without, to_dicom() throws a DicomError that says how to get it.
 bool available();
 
 /// One instance of MR Image Storage.
@@ -21,15 +21,15 @@ struct Instance {
   std::string bytes;  ///< a Part 10 file, explicit VR little endian
 };
 
-/// What the images of one reconstruction share beyond their study.
+/// The facts that the images of one reconstruction share beyond their study.
 struct Reconstruction {
   const Study& study;
   std::string key;  ///< tells reconstructions of one measurement apart: of another key, another series
 };
 
-/// The instances of an image: its planes, in the order of z, of each channel and of each part (magnitude and phase of
-/// complex images), in turn. `number` is the InstanceNumber of the first plane; further planes count on, and channels
-/// and parts are series of their own, which count from `number` again.
+/// Makes the instances of an image: its planes, in the order of z, of each channel and of each part (magnitude and
+/// phase of complex images), in turn. `number` is the InstanceNumber of the first plane; further planes count on, and
+/// channels and parts are series of their own, which count from `number` again.
 ///
 /// UIDs are digests: of the measurement (study), of it, `key`, image_series_index, channel and part (series), and of
 /// that, the counters, the plane, its pixels and its place (instance). So the same image has the same UIDs whenever it
@@ -40,7 +40,8 @@ struct Reconstruction {
 /// RescaleSlope, RescaleIntercept, EchoTime, RepetitionTime, InversionTime (ms), FlipAngle (degrees). Those that are no
 /// numbers where numbers are needed are passed over. Geometry is that of the image's header.
 ///
-/// DicomError where the image cannot be told in DICOM (plane_geometry.h, stored_pixels.h), before `give` is called.
+/// Throws DicomError where the image cannot be told in DICOM (plane_geometry.h, stored_pixels.h), before `give` is
+/// called.
 void to_dicom(const Image& image, const Reconstruction& of, std::int64_t number,
               const std::function<void(Instance&&)>& give);
 

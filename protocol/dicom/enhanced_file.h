@@ -1,4 +1,4 @@
-// Images of a series as one multi-frame DICOM instance.
+// An enhanced DICOM file holds the images of a series as one multi-frame instance.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class EnhancedImages {
   ~EnhancedImages();
   EnhancedImages(EnhancedImages&&) noexcept;
 
-  /// Keeps an image, as 16-bit pixels. DicomError where it cannot be told in DICOM, as to_dicom(); nothing of it is
-  /// kept then.
+  /// Keeps an image, as 16-bit pixels. Throws DicomError where it cannot be told in DICOM, as to_dicom(); nothing of it
+  /// is kept then.
   void add(const Image& image);
   std::size_t bytes() const;  ///< of the pixels that are kept
   bool empty() const;

@@ -1,4 +1,4 @@
-// A channel and a part of an image, and what its instances share. Included only where there is DCMTK.
+// An image part is a channel and a part of an image, and what its instances share. Included only where there is DCMTK.
 #pragma once
 
 #include <fmt/format.h>
@@ -50,14 +50,14 @@ class Meta {
 
 constexpr std::size_t kLongestText = 10240;  // of a long text (LT), in characters: PS3.5, 6.2
 
-/// The texts that are not empty, with "; " between them, as a long text.
+/// Returns the texts that are not empty, with "; " between them, as a long text.
 std::string joined_text(const std::string& first, const std::string& second);
 
 /// A channel and a part (magnitude, phase, ...) of an image as a series has it. The study must outlive it.
 class ImagePart {
  public:
-  /// `only_part`: the image has no other parts. `kind` tells series of other classes apart. DicomError as
-  /// stored_pixels().
+  /// `only_part`: the image has no other parts. `kind` tells series of other classes apart. Throws DicomError as
+  /// stored_pixels() does.
   ImagePart(const Image& image, const Reconstruction& of, std::size_t channel, Part part, bool only_part,
             std::string_view kind = "series");
 
@@ -67,14 +67,14 @@ class ImagePart {
   const std::string& name() const { return name_; }  ///< "_c01_phase"; empty for an image's only one
   const std::string& series_uid() const { return series_uid_; }
   const char* component() const;  ///< Complex Image Component
-  /// Stored pixels of a plane.
+  /// Returns the stored pixels of a plane.
   std::span<const std::uint16_t> plane(std::size_t z) const;
   /// Tells a plane from all others, but for its pixels.
   std::string identity(std::size_t z, std::int64_t number, const PlaneGeometry& place) const;
 
   void add_patient(Elements& e) const;
   void add_series(Elements& e) const;
-  /// Size and kind of the pixels, but not the pixels.
+  /// Adds size and kind of the pixels, but not the pixels.
   void add_pixel_module(Elements& e, bool is_signed) const;
 
   // The sequence's number for this contrast, as the image or the header says; nothing where neither does [ms, degrees].
@@ -83,13 +83,13 @@ class ImagePart {
   std::optional<double> inversion_time() const { return of_contrast("InversionTime", study_.ti_ms); }
   std::optional<double> flip_angle() const { return of_contrast("FlipAngle", study_.flip_deg); }
 
-  /// What the image says, where it says all of it (ORIGINAL or DERIVED first); otherwise that with `first`, PRIMARY,
-  /// the part and ND before it.
+  /// Returns what the image says, where it says all of it (ORIGINAL or DERIVED first); otherwise that with `first`,
+  /// PRIMARY, the part and ND before it.
   std::vector<std::string> image_type(const char* first = "ORIGINAL") const;
-  /// What the image says of itself.
+  /// Returns what the image says of itself.
   std::string comments() const { return plain_text(meta_.text("ImageComments"), kLongestText); }
-  /// One sentence for a reader where pixels of the plane are not what was computed: not numbers, infinite, cut. Empty
-  /// where all are.
+  /// Returns one sentence for a reader where pixels of the plane are not what was computed: not numbers, infinite, cut.
+  /// Empty where all are.
   std::string faults(std::size_t z) const;
   std::pair<double, double> window() const;  ///< centre and width, in values
 

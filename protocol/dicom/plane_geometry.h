@@ -1,4 +1,4 @@
-// Where the planes of an image lie, as DICOM's Image Plane module tells it (PS3.3 C.7.6.2).
+// The plane geometry says where the planes of an image lie, as DICOM's Image Plane module tells it (PS3.3 C.7.6.2).
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace echotrain::protocol::dicom {
 
-/// In patient coordinates [mm]: x to the left, y to the back, z to the head (LPS), which are ISMRMRD's as well.
+/// A plane in patient coordinates [mm]: x to the left, y to the back, z to the head (LPS), which are ISMRMRD's as well.
 struct PlaneGeometry {
   std::array<double, 3> position{};  ///< centre of the first voxel that is stored
   std::array<double, 3> row{};       ///< unit vector along a row: of rising column index (the image's x)
@@ -17,11 +17,11 @@ struct PlaneGeometry {
   double thickness = 0;              ///< field of view / matrix along z
 };
 
-/// Plane `z` of an image. The header's `position` is the place of voxel floor(n/2) on each axis (docs/conventions.md),
-/// so the first voxel of plane z lies at position + slice_dir (z - floor(nz/2)) dz - read_dir floor(nx/2) dx -
-/// phase_dir floor(ny/2) dy. Directions that a sender left at zero are taken as L and P, and for z as their cross
-/// product. DicomError when the field of view or the position cannot be used, or read and phase direction are not at
-/// right angles (1e-3), as DICOM requires.
+/// Returns the geometry of plane `z` of an image. The header's `position` is the place of voxel floor(n/2) on each axis
+/// (docs/conventions.md), so the first voxel of plane z lies at position + slice_dir (z - floor(nz/2)) dz - read_dir
+/// floor(nx/2) dx - phase_dir floor(ny/2) dy. Directions that a sender left at zero are taken as L and P, and for z as
+/// their cross product. Throws DicomError when the field of view or the position cannot be used, or read and phase
+/// direction are not at right angles (1e-3), as DICOM requires.
 PlaneGeometry plane_geometry(const ImageHeader& head, std::size_t z);
 
 }  // namespace echotrain::protocol::dicom

@@ -1,4 +1,4 @@
-// What all images of a measurement share in DICOM: identity, patient, equipment, sequence.
+// The study is what all images of a measurement share in DICOM: identity, patient, equipment, sequence.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Files beside the scans: coil maps and reference images that pipelines name.
+// The asset folder has files beside the scans: coil maps and reference images that pipelines name.
 #pragma once
 
 #include <filesystem>
@@ -19,9 +19,9 @@ class AssetFolder {
   explicit AssetFolder(std::filesystem::path folder = {}, std::function<void(const std::string&)> missing = {})
       : folder_(std::move(folder)), missing_(std::move(missing)) {}
 
-  /// The images of the file's first image series, in order. `name` is the name of a file in the folder, never a path.
-  /// Throws DatasetError that says what is there instead. `between` is called before each image; what it throws ends
-  /// the reading.
+  /// Returns the images of the file's first image series, in order. `name` is the name of a file in the folder, never a
+  /// path. Throws DatasetError that says what is there instead. `between` is called before each image; what it throws
+  /// ends the reading.
   std::vector<Image> images(const std::string& name, const std::function<void()>& between = {}) const;
 
  private:

@@ -38,7 +38,7 @@ std::string block_line(std::uint64_t offset, std::size_t length, std::uint32_t c
 
 std::string end_line(std::uint64_t size) { return with_own_crc(fmt::format("{}{:016x} ", kEnd, size)); }
 
-// Of digits only; others give any number, and the line made of it is another one.
+// Reads a number of digits only; other characters give any number, and the line made of it differs.
 std::uint64_t hexadecimal(std::string_view digits) {
   std::uint64_t number = 0;
   for (const char c : digits) number = number << 4 | static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10) % 16;

@@ -1,4 +1,4 @@
-// Checksums of a file that grows: a CRC-32C of each MiB, in a file beside it (docs/capture.md, "Checksums").
+// The checksums of a file that grows are a CRC-32C of each MiB, in a file beside it (docs/capture.md, "Checksums").
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace echotrain::protocol {
 
-/// The file of checksums of `file`: "scan.mrd.crc32c" of "scan.mrd".
+/// Returns the file of checksums of `file`: "scan.mrd.crc32c" of "scan.mrd".
 std::filesystem::path checksum_file(const std::filesystem::path& file);
 
 /// Makes the lines of a file of checksums from the bytes of the file that they are of.
@@ -22,7 +22,7 @@ class ChecksumWriter {
 
   /// Takes the bytes that follow those taken before. Returns the lines of the blocks that are now whole, often none.
   std::string add(std::span<const std::byte> bytes);
-  /// No more bytes come: the line of the last block, if it is not whole, and the last line, which says so.
+  /// Returns, as no more bytes come, the line of the last block, if it is not whole, and the last line, which says so.
   std::string end();
 
  private:
@@ -35,7 +35,7 @@ class ChecksumWriter {
   bool begun_ = false;        // the first line is written
 };
 
-/// What checksums say of a file.
+/// The verdict of the checksums on a file.
 struct Verdict {
   enum class State {
     right,       ///< every byte is what it was
@@ -47,13 +47,13 @@ struct Verdict {
   std::string text;  ///< for people, without the file's name: "damaged: MiB 3 of 12 (the first is 0) has changed"
 };
 
-/// Checks a file by the file of checksums beside it. Whatever that holds is checked too and never trusted.
-/// std::system_error when one of the two cannot be opened, but no file of checksums is State::unchecked.
+/// Checks a file by the file of checksums beside it. Whatever that holds is checked too and never trusted. Throws
+/// std::system_error when one of the two cannot be opened; if there is no file of checksums, returns State::unchecked.
 Verdict verify(const std::filesystem::path& file);
 
 /// Fills `room` with the bytes from `offset` on; false when they cannot be read.
 using ReadAt = std::function<bool(std::uint64_t offset, std::span<std::byte> room)>;
-/// The same for the lines of a file of checksums and `size` bytes that `read` reads.
+/// Does the same for the lines of a file of checksums and `size` bytes that `read` reads.
 Verdict verify(std::string_view lines, std::uint64_t size, const ReadAt& read);
 
 }  // namespace echotrain::protocol

@@ -1,4 +1,4 @@
-// ISMRMRD HDF5 files <-> messages.
+// A dataset is an ISMRMRD HDF5 file, read as messages and written from them.
 #pragma once
 
 #include <filesystem>
@@ -30,11 +30,11 @@ class DatasetReader {
   std::size_t waveforms() const;
   Acquisition acquisition(std::size_t index) const;
   Waveform waveform(std::size_t index) const;
-  /// Names of the image series in the group, in name order.
+  /// Returns the names of the image series in the group, in name order.
   std::vector<std::string> image_series() const;
   std::size_t images(const std::string& series) const;
   Image image(const std::string& series, std::size_t index) const;
-  /// Groups of the file that hold a dataset.
+  /// Returns the groups of the file that hold a dataset.
   static std::vector<std::string> groups(const std::filesystem::path& file);
 
  private:
@@ -56,7 +56,7 @@ class DatasetWriter {
   void append(const Acquisition& acquisition);
   void append(const Waveform& waveform);
   void append(const Image& image);  ///< series "image_<image_series_index>"
-  /// A numeric array for inspection (`recon --save-after`): float32, or complex as a compound of r and i.
+  /// Writes a numeric array for inspection (`recon --save-after`): float32, or complex as a compound of r and i.
   void array(const std::string& name, const std::vector<std::size_t>& shape, const float* values);
   void array(const std::string& name, const std::vector<std::size_t>& shape, const std::complex<float>* values);
   void flush();

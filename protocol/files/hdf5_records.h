@@ -1,4 +1,4 @@
-// Reading the records of a one-dimensional HDF5 dataset. All calls need hdf5::Lock.
+// The records of a one-dimensional HDF5 dataset are read here. All calls need hdf5::Lock.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace echotrain::protocol::hdf5 {
 
-/// Sizes of a dataset, slowest dimension first; empty for a single value.
+/// Returns the sizes of a dataset, slowest dimension first; empty for a single value.
 std::vector<hsize_t> shape_of(const Handle& dataset);
 
 /// A dataset of records, open as long as this lives.
@@ -64,7 +64,7 @@ class ReadAhead {
 
   std::size_t count() const { return records_.count(); }
 
-  /// Record `index` < count(), valid until the next call; null when it cannot be read.
+  /// Returns record `index` < count(), valid until the next call; null when it cannot be read.
   const Record* at(std::size_t index) {
     if (index >= first_ && index - first_ < block_.size()) return &block_[index - first_];
     const bool in_order = !block_.empty() && index == first_ + block_.size();

@@ -1,5 +1,5 @@
-// HDF5 handles, and the HDF5 types of the ISMRMRD records as they lie in memory. HDF5 converts by member name, so these
-// types read files of libismrmrd and of the Python package alike.
+// The HDF5 types are those of the ISMRMRD records as they lie in memory, with handles for HDF5's objects. HDF5 converts
+// by member name, so these types read files of libismrmrd and of the Python package alike.
 #pragma once
 
 #include <hdf5.h>
@@ -58,10 +58,11 @@ struct WaveformRecord {
 Handle acquisition_type();   ///< AcquisitionRecord
 Handle waveform_type();      ///< WaveformRecord
 Handle image_header_type();  ///< ImageHeader
-/// A number, or a complex number whose two members have these names; an invalid handle if `data_type` is not 1..8.
+/// Returns a number, or a complex number whose two members have these names; an invalid handle if `data_type` is not
+/// 1..8.
 Handle pixel_type(std::uint16_t data_type, const std::string& real, const std::string& imaginary);
 
-/// Whether something exists at `path` ("a/b"), relative to `location`.
+/// True if something exists at `path` ("a/b"), relative to `location`.
 bool exists(hid_t location, const std::string& path);
 
 }  // namespace echotrain::protocol::hdf5

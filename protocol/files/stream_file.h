@@ -1,4 +1,4 @@
-// The wire format in a file or a pipe: messages one after another, exactly as on a socket.
+// A stream file is the wire format in a file or a pipe: messages one after another, exactly as on a socket.
 #pragma once
 
 #include <cstdio>
@@ -22,12 +22,12 @@ using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
 /// Reads messages from a file or a pipe. A pipe's messages are returned as soon as they have arrived.
 class StreamReader {
  public:
-  /// std::system_error when the file cannot be opened.
+  /// Throws std::system_error when the file cannot be opened.
   explicit StreamReader(const std::filesystem::path& file, const Limits& limits = {});
-  /// A file that is not closed, and the bytes that were read from it before, if any.
+  /// Reads a file that is not closed, after the bytes that were already read from it, if any.
   explicit StreamReader(std::FILE* file, const Limits& limits = {}, std::span<const std::byte> begun = {});
-  /// The next message; nothing at the end of the file. An end inside a message is an error ("truncated"), and so is a
-  /// read that fails ("io").
+  /// Returns the next message; nothing at the end of the file. An end inside a message is an error ("truncated"), and
+  /// so is a read that fails ("io").
   Result<std::optional<Message>> next();
 
  private:
@@ -38,7 +38,7 @@ class StreamReader {
 /// Writes messages to a file or a pipe.
 class StreamWriter {
  public:
-  /// std::system_error when the file cannot be created. Replaces an existing file.
+  /// Replaces an existing file. Throws std::system_error when the file cannot be created.
   explicit StreamWriter(const std::filesystem::path& file);
   explicit StreamWriter(std::FILE* file);  ///< not closed
   StreamWriter(StreamWriter&&) noexcept = default;

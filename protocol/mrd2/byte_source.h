@@ -1,5 +1,5 @@
-// Bytes of a stream in yardl's compact binary encoding, in order, each with its place.
-// Source: https://microsoft.github.io/yardl/reference/binary.html.
+// A byte source gives the bytes of a stream in yardl's compact binary encoding, in order, each with its place. Source:
+// https://microsoft.github.io/yardl/reference/binary.html.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace echotrain::protocol::mrd2 {
 
-/// Why a stream is refused. Thrown and caught within this folder, where values nest; outside it is an Error.
+/// The reason why a stream is refused. Thrown and caught within this folder, where values nest; outside it is an Error.
 struct Refusal {
   Error error;
 };
@@ -24,7 +24,7 @@ struct Refusal {
 /// the end of the stream, "io" when it cannot be read.
 class ByteSource {
  public:
-  /// `begun`: bytes that were read from the file before.
+  /// `begun` are bytes that were already read from the file.
   explicit ByteSource(FileHandle file, std::span<const std::byte> begun = {});
 
   std::uint64_t position() const { return position_; }  ///< of the next byte, from 0

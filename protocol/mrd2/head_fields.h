@@ -1,4 +1,4 @@
-// Fields that ISMRMRD's heads and MRD 2's records share, each told once for reading and writing.
+// A head field is one that ISMRMRD's heads and MRD 2's records share, told once for reading and writing.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace echotrain::protocol::mrd2 {
 
-/// What a field of a head is: a number, or so many of them.
+/// The kinds of fields of a head: a number, or so many of them.
 enum class FieldKind { u16, u32, u64, real, vector, stamps, user_u16, user_i32, user_real };
 
 /// The field `name` of a record lies `at` so many bytes behind the begin of the head. Heads are packed, so that fields
@@ -35,7 +35,7 @@ inline constexpr HeadField kCounterFields[] = {
     {"user", offsetof(Counters, user), FieldKind::user_u16},
 };
 
-/// Without the counters, the channels and what follows from the data.
+/// The fields of a readout's head, without the counters, the channels and what follows from the data.
 inline constexpr HeadField kAcquisitionFields[] = {
     {"flags", offsetof(AcquisitionHeader, flags), FieldKind::u64},
     {"measurementUid", offsetof(AcquisitionHeader, measurement_uid), FieldKind::u32},
@@ -56,7 +56,7 @@ inline constexpr HeadField kAcquisitionFields[] = {
     {"userFloat", offsetof(AcquisitionHeader, user_float), FieldKind::user_real},
 };
 
-/// Without what follows from the data.
+/// The fields of a waveform's head, without what follows from the data.
 inline constexpr HeadField kWaveformFields[] = {
     {"flags", offsetof(WaveformHeader, flags), FieldKind::u64},
     {"measurementUid", offsetof(WaveformHeader, measurement_uid), FieldKind::u32},
@@ -66,7 +66,7 @@ inline constexpr HeadField kWaveformFields[] = {
     {"waveformId", offsetof(WaveformHeader, waveform_id), FieldKind::u16},
 };
 
-/// Without the type, which MRD 2 counts in its own way, and what follows from the data.
+/// The fields of an image's head, without the type, which MRD 2 counts in its own way, and what follows from the data.
 inline constexpr HeadField kImageFields[] = {
     {"flags", offsetof(ImageHeader, flags), FieldKind::u64},
     {"measurementUid", offsetof(ImageHeader, measurement_uid), FieldKind::u32},

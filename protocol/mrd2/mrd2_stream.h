@@ -1,5 +1,5 @@
-// Streams of MRD 2 (yardl's binary encoding, protocol "Mrd") as the messages of ISMRMRD.
-// Sources: https://ismrmrd.github.io/mrd and https://microsoft.github.io/yardl/reference/binary.html.
+// An MRD 2 stream (yardl's binary encoding, protocol "Mrd") is read and written as the messages of ISMRMRD. Sources:
+// https://ismrmrd.github.io/mrd and https://microsoft.github.io/yardl/reference/binary.html.
 #pragma once
 
 #include <cstddef>
@@ -21,28 +21,28 @@ namespace echotrain::protocol::mrd2 {
 /// The first bytes of every such stream.
 inline constexpr std::string_view kMagic = "yardl";
 
-/// What had no place in the other format, in words, and how often it came.
+/// The things that had no place in the other format, in words, and how often each came.
 using LeftOut = std::map<std::string, std::size_t>;
 
 /// Reads a file or a pipe, whose messages are given as soon as they have arrived. The stream's own schema is followed,
 /// so versions of MRD 2 whose fields have other places are read as well.
 class Mrd2Reader {
  public:
-  /// std::system_error when the file cannot be opened.
+  /// Throws std::system_error when the file cannot be opened.
   explicit Mrd2Reader(const std::filesystem::path& file, const Limits& limits = {});
-  /// A file that is not closed, and the bytes that were read from it before.
+  /// Reads a file that is not closed, after the bytes that were already read from it.
   explicit Mrd2Reader(std::FILE* file, const Limits& limits = {}, std::span<const std::byte> begun = {});
   ~Mrd2Reader();
   Mrd2Reader(Mrd2Reader&&) noexcept;
 
-  /// The next message: HeaderText, then Acquisitions, Waveforms and Images, then Close; then nothing. Errors name the
-  /// byte and the item: "truncated", "io", "malformed", "bad-schema", "too-large" (limits.header_bytes for the header,
-  /// acquisition_bytes, waveform_bytes and image_bytes for data; memory is taken as bytes arrive).
-  /// After an error nothing more can be read.
+  /// Returns the next message: HeaderText, then Acquisitions, Waveforms and Images, then Close; then nothing. Errors
+  /// name the byte and the item: "truncated", "io", "malformed", "bad-schema", "too-large" (limits.header_bytes for the
+  /// header, acquisition_bytes, waveform_bytes and image_bytes for data; memory is taken as bytes arrive). After an
+  /// error nothing more can be read.
   Result<std::optional<Message>> next();
 
-  /// Items and fields so far that ISMRMRD has no place for; items that do not fit are among them, and the reading goes
-  /// on behind them.
+  /// Returns items and fields so far that ISMRMRD has no place for; items that do not fit are among them, and the
+  /// reading goes on behind them.
   const LeftOut& left_out() const;
 
  private:
@@ -50,7 +50,7 @@ class Mrd2Reader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Writes a file or a pipe, as MRD 2.1. std::system_error when the bytes cannot be written.
+/// Writes a file or a pipe, as MRD 2.1. Throws std::system_error when the bytes cannot be written.
 class Mrd2Writer {
  public:
   explicit Mrd2Writer(const std::filesystem::path& file);  ///< replaces an existing file
@@ -58,8 +58,8 @@ class Mrd2Writer {
   ~Mrd2Writer();
   Mrd2Writer(Mrd2Writer&&) noexcept;
 
-  /// A header must be the first message; without one, the stream says that it has none. An Error where the header is no
-  /// ISMRMRD header ("bad-header"), comes too late, or data do not fill what their head says.
+  /// Writes a message. A header must be the first one; without one, the stream says that it has none. Returns an Error
+  /// where the header is no ISMRMRD header ("bad-header"), comes too late, or data do not fill what their head says.
   Status write(const Message& message);
   /// Writes the stream's end. Without it, readers know that something is missing.
   void finish();

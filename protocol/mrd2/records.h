@@ -1,4 +1,4 @@
-// Records of MRD 2 <-> readouts, waveforms and images of ISMRMRD.
+// A record of MRD 2 becomes a readout, waveform or image of ISMRMRD, and the reverse.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ Image read_image(const Value& record);
 /// Messages become records of the model (model.h).
 Value acquisition_record(const Acquisition& readout);
 Value waveform_record(const Waveform& waveform);
-/// A record of the type that the pixels need. An image_type of 0 becomes magnitude, or complex where the pixels are.
-/// `meta_lost` is set where the attributes are not ismrmrdMeta text, which MRD 2 has no place for.
+/// Returns a record of the type that the pixels need. An image_type of 0 becomes magnitude, or complex where the pixels
+/// are. `meta_lost` is set where the attributes are not ismrmrdMeta text, which MRD 2 has no place for.
 Value image_record(const Image& image, bool& meta_lost);
 
 }  // namespace echotrain::protocol::mrd2

@@ -1,5 +1,5 @@
-// What a yardl stream says of its own types: the JSON text at its beginning.
-// Source: https://microsoft.github.io/yardl/reference/protocol-schema.html.
+// The schema is what a yardl stream says of its own types: the JSON text at its beginning. Source:
+// https://microsoft.github.io/yardl/reference/protocol-schema.html.
 #pragma once
 
 #include <cstddef>
@@ -42,14 +42,14 @@ struct Type {
   std::vector<Member> members;
   TypePointer items;
   std::optional<std::uint64_t> length;
-  /// Of arrays: one entry per dimension, its length where it is fixed. Nothing where each array says how many it has.
+  /// Arrays have one entry per dimension, its length where it is fixed. Nothing where each array says how many it has.
   std::optional<std::vector<std::optional<std::uint64_t>>> dimensions;
   std::vector<std::pair<std::string, std::int64_t>> symbols;  ///< of enumerations and flags
   std::uint64_t least_bytes = 0;                              ///< a value takes at least these
 
-  /// Bytes of one element in memory; 0 where it is no number.
+  /// Returns the bytes of one element in memory; 0 where it is no number.
   std::size_t element_bytes() const;
-  /// Whether a value may be absent (a union of nothing and one type).
+  /// True if a value may be absent (a union of nothing and one type).
   bool is_optional() const { return kind == Kind::choice && members.size() == 2 && !members[0].type; }
 };
 
@@ -67,9 +67,9 @@ struct Schema {
 
 inline constexpr std::size_t kMostSchemaBytes = 1 << 20;
 
-/// Reads a schema. `position` is the text's place in its stream. A Refusal ("bad-schema") says what is wrong: what is
-/// no JSON, nests deeper than 64, names types that are missing, unknown or contain themselves, has more than 4096
-/// types, or types whose values take no bytes (they could come in any number).
+/// Reads a schema. `position` is the text's place in its stream. Throws a Refusal ("bad-schema") that says what is
+/// wrong: what is no JSON, nests deeper than 64, names types that are missing, unknown or contain themselves, has more
+/// than 4096 types, or types whose values take no bytes (they could come in any number).
 Schema read_schema(std::string_view text, std::uint64_t position);
 
 }  // namespace echotrain::protocol::mrd2

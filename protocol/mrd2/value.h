@@ -1,4 +1,4 @@
-// Values of a yardl stream, as their types say, and their bytes.
+// A value of a yardl stream is what its type says; it is read from bytes and written to them.
 #pragma once
 
 #include <cstdio>
@@ -29,22 +29,23 @@ struct Value {
   const Type* type = nullptr;  ///< of the case where the type is a union; lives as long as its schema
   std::size_t which = 0;       ///< a union's case
 
-  /// The field of a record. std::logic_error where there is none: only for fields of a model of this program.
+  /// Returns the field of a record. Throws std::logic_error where there is none: only for fields of a model of this
+  /// program.
   Value& operator[](std::string_view field);
-  /// The field of a record, or nullptr.
+  /// Returns the field of a record, or nullptr.
   const Value* find(std::string_view field) const;
   bool is_null() const { return std::holds_alternative<std::monostate>(content); }
 };
 
-/// The value that a writer begins with: zeros, empty lists, nothing where that is allowed.
+/// Returns the value that a writer begins with: zeros, empty lists, nothing where that is allowed.
 Value default_value(const Type& type);
 
 class ValueReader {
  public:
-  /// `most_bytes`: of memory for one value.
+  /// `most_bytes` bounds the memory for one value.
   ValueReader(ByteSource& source, std::uint64_t most_bytes) : source_(source), most_(most_bytes) {}
 
-  /// The next value of a type. A Refusal with the byte where it is malformed, or "too-large".
+  /// Returns the next value of a type. Throws a Refusal with the byte where it is malformed, or "too-large".
   Value read(const Type& type);
   /// Passes over a value of any size.
   void skip(const Type& type);

@@ -10,9 +10,9 @@ namespace echotrain::protocol::nifti {
 namespace {
 
 constexpr double kUneven = 0.01;  // of the slices' distance
-// What float32 leaves of directions, and of places within a metre [mm].
+// The precision that float32 leaves of directions, and of places within a metre [mm].
 constexpr double kSameDirection = 1e-3, kSamePlace = 1e-3;
-// Of volumes: motion that a scanner follows turns them by some degrees and moves them by some millimetres.
+// Motion that a scanner follows turns volumes by some degrees and moves them by some millimetres.
 constexpr double kSameVolume = 0.1, kMostMoved = 20;
 
 double along_normal(const ImageHeader& head) {

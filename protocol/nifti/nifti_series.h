@@ -1,4 +1,4 @@
-// Images of a series as the planes of NIfTI volumes.
+// A NIfTI series has the images of a series as the planes of NIfTI volumes.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,11 @@ struct Arrangement {
   Shape shape;  ///< of each channel's file; not complex
 };
 
-/// How images of one series make one file. std::runtime_error, which says what of the series stands against it: images
-/// of several sizes, fields of view or orientations, several of the same counters, volumes that lack slices, several
-/// slabs, slices whose distances differ by more than 1 % or that are shifted against each other, places that are not
-/// finite, or more than a file holds. Volumes may be turned by 5 degrees and moved by 20 mm: a scanner follows motion.
+/// Arranges the images of one series in one file. Throws std::runtime_error, which says what of the series stands
+/// against it: images of several sizes, fields of view or orientations, several of the same counters, volumes that lack
+/// slices, several slabs, slices whose distances differ by more than 1 % or that are shifted against each other, places
+/// that are not finite, or more than a file holds. Volumes may be turned by 5 degrees and moved by 20 mm: a scanner
+/// follows motion.
 Arrangement arrange(const std::vector<ImageHeader>& heads);
 
 }  // namespace echotrain::protocol::nifti

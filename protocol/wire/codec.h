@@ -1,4 +1,5 @@
-// Bytes <-> messages: pure functions over spans, no sockets, no state. Layouts: docs/protocol.md.
+// The codec turns bytes into messages and messages into bytes: pure functions over spans, no sockets, no state.
+// Layouts: docs/protocol.md.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace echotrain::protocol {
 
-/// What is known of the message that starts at the first byte given to measure().
+/// The extent of the message that starts at the first byte given to measure(), as far as it is known.
 struct Extent {
   std::uint16_t id = 0;    ///< 0 while fewer than 2 bytes are there
   std::uint64_t size = 0;  ///< whole message with its id if `exact`, else the bytes needed to learn more
@@ -32,13 +33,13 @@ Result<Extent> measure(std::span<const std::byte> bytes, const Limits& limits);
 /// `owner`; compressed samples are expanded into a buffer of their own. Texts are cut at their first NUL.
 Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const Limits& limits);
 
-/// The same of a readout that measure() has found to be whole, in place: `to` is a new one. Of compressed
-/// samples only the block's beginning is checked, and they stay as they are, for expand().
+/// Decodes a readout that measure() has found to be whole, in place: `to` is a new one. Of compressed samples only the
+/// block's beginning is checked, and they stay as they are, for expand().
 Status decode_acquisition(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, Acquisition& to);
 
-/// Whether decode_acquisition() has left compressed samples, and the flag that says how.
+/// True if decode_acquisition() has left compressed samples and the flag that says how.
 bool is_compressed(const Acquisition& acquisition);
-/// Bytes that expand() takes at a time, the plain samples among them; 0 for a readout with plain samples.
+/// Returns the bytes that expand() takes at a time, the plain samples among them; 0 for a readout with plain samples.
 std::uint64_t expanding_bytes(const Acquisition& acquisition);
 /// Puts plain samples in the place of compressed ones. Errors have code "compression". `owner`: kept as long as the
 /// samples are; may be null.
@@ -61,7 +62,7 @@ void encode(const Image& message, Buffer& out);
 /// Appends an image message without its pixels, so that pixels can be sent from where they lie (vectored write).
 void encode_without_pixels(const Image& message, Buffer& out);
 
-/// "1008 (ACQUISITION)", or just the number for an id without a name.
+/// Returns "1008 (ACQUISITION)", or just the number for an id without a name.
 std::string id_text(std::uint16_t id);
 
 }  // namespace echotrain::protocol

@@ -1,4 +1,4 @@
-// Bytes -> messages.
+// This part of the codec turns bytes into messages.
 #include <fmt/format.h>
 
 #include <algorithm>

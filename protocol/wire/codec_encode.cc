@@ -1,4 +1,4 @@
-// Messages -> bytes.
+// This part of the codec turns messages into bytes.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Measures the message that starts here, and checks its length against the limits.
+// This part of the codec measures the message that starts here, and checks its length against the limits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ constexpr std::array<NamedId, 26> kRefused = {{{1018, "DICOM_WITHNAME"},
                                                {1021, "deprecated typed image"},
                                                {0, "never sent"}}};
 
-// What the first two bytes are when the peer speaks something else.
+// The first two bytes where the peer speaks something else.
 constexpr std::array<NamedId, 5> kForeign = {
     {{24953, "an MRD v2 (yardl) stream; `echotrain send` and `echotrain convert` read one"},
      {17735, "an HTTP request; this port takes ISMRMRD streams only"},

@@ -1,4 +1,4 @@
-// Compressed samples of a readout (docs/protocol.md, "Compressed acquisitions").
+// The compressed samples of a readout are expanded here (docs/protocol.md, "Compressed acquisitions").
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace echotrain::protocol {
 /// 2 * samples * channels floats (re, im, sample fastest). Errors have code "compression".
 /// A block that expands to more than kAnyRatioBytes must have at least 1 byte for kMostRatio of them.
 inline constexpr std::uint64_t kAnyRatioBytes = 1 << 20, kMostRatio = 64;
-/// Memory that this takes meanwhile, beside the block and what it returns [bytes].
+/// Returns the memory that this takes meanwhile, beside the block and what it returns [bytes].
 std::uint64_t zfp_scratch_bytes(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
 Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
 
@@ -23,7 +23,7 @@ Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uin
 /// "compression".
 Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::uint64_t elements);
 
-/// What both check before they expand anything; the rest of a ZFP block may be wrong all the same.
+/// Checks what expanding would check first; the rest of a ZFP block may be wrong all the same.
 Status check_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
 Status check_packed(std::span<const std::byte> block, std::uint64_t elements);
 

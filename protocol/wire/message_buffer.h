@@ -1,4 +1,4 @@
-// A stream of bytes cut into whole messages.
+// The message buffer cuts a stream of bytes into whole messages.
 #pragma once
 
 #include <cstddef>
@@ -22,31 +22,32 @@ namespace echotrain::protocol {
 /// released on any thread; the buffer itself belongs to one.
 class MessageBuffer {
  public:
-  /// With slabs of its own.
+  /// Makes a buffer with slabs of its own.
   explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = SlabPool::kSlabBytes);
-  /// With slabs that others share: it finds warm ones that earlier buffers have left.
+  /// Makes a buffer with slabs that others share: it finds warm ones that earlier buffers have left.
   MessageBuffer(const Limits& limits, std::shared_ptr<SlabPool> pool);
 
-  /// Room to write incoming bytes to: never empty.
+  /// Returns room to write incoming bytes to: never empty.
   std::span<std::byte> prepare();
   /// Tells the buffer that `n` bytes of prepare()'s room were filled.
   void commit(std::size_t n);
-  /// The last `n` committed bytes, not copied. Call it before any other member.
+  /// Returns the last `n` committed bytes, not copied. Call it before any other member.
   Payload received(std::size_t n) const;
-  /// The next whole message, nothing if more bytes are needed, or why the stream cannot go on (also on later calls).
+  /// Returns the next whole message, nothing if more bytes are needed, or why the stream cannot go on (also on later
+  /// calls).
   Result<std::optional<Message>> next();
   /// Takes the next message if it is a whole readout, and puts it into `to`, a new one, without moving it about. False:
   /// nothing is taken, and next() tells what comes.
   Result<bool> next_readout(Acquisition& to);
-  /// Id of the partly received message (0 at a message boundary or while its id is incomplete).
+  /// Returns the id of the partly received message (0 at a message boundary or while its id is incomplete).
   std::uint16_t pending_id() const;
-  /// The pending bytes from `begin` on, `most` at most, as text. Valid until the next call of another member.
+  /// Returns the pending bytes from `begin` on, `most` at most, as text. Valid until the next call of another member.
   std::string_view pending_text(std::size_t begin, std::size_t most) const;
-  /// From now on messages are held to these limits.
+  /// Holds messages to these limits from now on.
   void bound(const Limits& limits) { limits_ = limits; }
-  /// Bytes of the partly received message (0 at a message boundary).
+  /// Returns the bytes of the partly received message (0 at a message boundary).
   std::size_t pending_bytes() const;
-  /// Memory of this buffer's slabs: of that in use, and of those that messages keep.
+  /// Returns the memory of this buffer's slabs: of that in use, and of those that messages keep.
   std::size_t held_bytes();
 
  private:

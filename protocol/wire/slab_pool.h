@@ -1,4 +1,4 @@
-// Memory that messages are received into, used again and again.
+// The slab pool has memory that messages are received into, used again and again.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,10 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
-  /// A slab of at least `bytes`. Its bytes are not set.
+  /// Returns a slab of at least `bytes`. Its bytes are not set.
   std::shared_ptr<Slab> get(std::size_t bytes);
-  /// More memory, in slabs of kSlabBytes, which are taken first and stay as long as the pool. The pool and its slabs
-  /// keep `owner`, which is not null.
+  /// Lends the pool more memory, in slabs of kSlabBytes, which are taken first and stay as long as the pool. The pool
+  /// and its slabs keep `owner`, which is not null.
   void lend(std::span<std::byte> memory, const std::shared_ptr<const void>& owner);
   /// Frees the kept slabs that nobody has used since the previous call. Call it at regular intervals: a slab is then
   /// freed after being unused for one to two intervals. Returns whether anything was freed.
