@@ -1,4 +1,4 @@
-// What a command throws when it cannot go on; cli.cc turns it into a message and an exit code.
+// A usage error is what a command throws when it cannot go on; cli.cc turns it into a message and an exit code.
 #pragma once
 
 #include <stdexcept>

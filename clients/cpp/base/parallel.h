@@ -1,4 +1,4 @@
-// Spreads independent work over the cores, for the tools that make data.
+// A parallel loop spreads independent work over the cores, for the tools that make data.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Image messages and stored arrays as numbers that tools can work with.
+// The pixels of image messages and stored arrays become numbers that tools can work with.
 #pragma once
 
 #include <complex>
@@ -21,10 +21,10 @@ struct Pixels {
   std::string size_text() const;  ///< "8 x 1 x 256 x 256 [channel, z, y, x]"
 };
 
-/// std::runtime_error when the pixels do not fill the matrix.
+/// Reads the pixels. Throws std::runtime_error when they do not fill the matrix.
 Pixels read_pixels(const protocol::Image& image);
 
-/// Magnitude [z, y, x]; several channels are combined by the root of the sum of their squares.
+/// Returns the magnitude [z, y, x]; several channels are combined by the root of the sum of their squares.
 std::vector<float> combined_magnitude(const Pixels& pixels);
 
 /// A real array of an HDF5 file, without leading axes of length 1.
@@ -33,11 +33,11 @@ struct StoredArray {
   std::vector<float> values;
 };
 
-/// Reads GROUP/NAME. protocol::DatasetError when the file or the array is missing or not real numbers.
+/// Reads GROUP/NAME. Throws protocol::DatasetError when the file or the array is missing or not real numbers.
 StoredArray read_array(const std::filesystem::path& file, const std::string& group, const std::string& name);
 
-/// The arrays `truth`, `truth_1`, `truth_2`, ... of a file, one per contrast, up to the first that is missing. Throws
-/// as read_array() does when `truth` is missing.
+/// Reads the arrays `truth`, `truth_1`, `truth_2`, ... of a file, one per contrast, up to the first that is missing.
+/// Throws as read_array() does when `truth` is missing.
 std::vector<StoredArray> read_truths(const std::filesystem::path& file, const std::string& group);
 
 /// Names and values of an image's meta attributes, in their order; none when they are not ismrmrdMeta XML.

@@ -1,4 +1,4 @@
-// The command line of `echotrain`.
+// The command line of `echotrain` runs one of its commands.
 #pragma once
 
 #include <iosfwd>

@@ -1,4 +1,4 @@
-// The command line of `echotrain-ranks`.
+// The command line of `echotrain-ranks` runs `recon` on several ranks.
 #pragma once
 
 #include <iosfwd>
@@ -12,8 +12,8 @@ class Followers;
 
 namespace echotrain::client {
 
-/// The command `recon` as a program of its own, `echotrain-ranks`: rank 0 of several. The other ranks are `followers`
-/// (null: none). Returns as run().
+/// Runs the command `recon` as a program of its own, `echotrain-ranks`, in which this process is rank 0. The other
+/// ranks are `followers` (null: none). Returns as run().
 int run_ranks(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
               Followers* followers, std::ostream& out, std::ostream& err);
 

@@ -1,4 +1,4 @@
-// echotrain-ranks: `echotrain recon` by the processes that MPI has started.
+// echotrain-ranks runs `echotrain recon` by the processes that MPI has started.
 #include <chrono>
 #include <iostream>
 #include <memory>

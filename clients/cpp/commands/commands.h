@@ -1,4 +1,4 @@
-// The commands of `echotrain`: one function for each, in a source of the command's name.
+// Each command of `echotrain` has one function, in a source of the command's name.
 #pragma once
 
 #include <iosfwd>
@@ -9,7 +9,7 @@
 
 namespace echotrain::client {
 
-/// What commands get from the program. The streams outlive them.
+/// The tools that commands get from the program. The streams outlive them.
 struct Tools {
   std::ostream& out;
   std::ostream& err;
@@ -29,10 +29,10 @@ void add_simulate(config::Command& program, const Tools& tools);
 void add_verify(config::Command& program, const Tools& tools);
 void add_watch(config::Command& program, const Tools& tools);
 
-/// All that this build has.
+/// Adds all commands that this build has.
 void add_commands(config::Command& program, const Tools& tools);
 
-/// UsageError for a command that this build leaves out.
+/// Throws UsageError for a command that this build leaves out.
 void refuse_left_out(std::string_view command);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// The message that begins a session.
+// The config message begins a session.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace echotrain::client {
 
-/// The message that asks for a pipeline: by its name, or with its text for a .yaml file or if `text_wanted`. UsageError
-/// when there is no such file.
+/// Returns the message that asks for a pipeline: by its name, or with its text for a .yaml file or if `text_wanted`.
+/// Throws UsageError when there is no such file.
 protocol::Buffer config_message(const std::string& config, bool text_wanted, const std::string& token);
 
 }  // namespace echotrain::client

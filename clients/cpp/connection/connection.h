@@ -1,4 +1,4 @@
-// A TCP connection to a server, plain or under TLS, with timeouts.
+// A connection is TCP to a server, plain or under TLS, with timeouts.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@ class ConnectionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How the server proves its identity to us, and how we prove ours. All files are PEM.
+/// The files by which the server proves its identity to us, and we prove ours. All are PEM.
 struct TlsSettings {
   std::filesystem::path ca;           ///< certificates to trust; empty: those that the system trusts
   std::filesystem::path certificate;  ///< our own; empty: none
   std::filesystem::path key;          ///< of the certificate
 };
 
-/// Where the server is.
+/// The place of the server, and how to reach it.
 struct ServerAddress {
   std::string host = "127.0.0.1";
   std::uint16_t port = 0;
@@ -36,7 +36,7 @@ struct ServerAddress {
 
 class TlsLayer;
 
-/// One thread may read while another one writes.
+/// A connection to a server. One thread may read while another one writes.
 class Connection {
  public:
   /// Tries every address of the host in turn. Under TLS the server's certificate must be trusted and be for `host`.
@@ -45,12 +45,12 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Writes all bytes. Returns false, perhaps after some of them, once `stop` is set. ConnectionError when the peer is
-  /// gone or takes nothing for the timeout.
+  /// Writes all bytes. Returns false, perhaps after some of them, once `stop` is set. Throws ConnectionError when the
+  /// peer is gone or takes nothing for the timeout.
   bool write(std::span<const std::byte> bytes, const std::atomic<bool>& stop);
   /// Ends writing; the peer sees the end of the stream and may go on sending.
   void finish_writing();
-  /// Bytes read; 0 when the peer has closed; nothing when none came within `wait`.
+  /// Returns how many bytes were read; 0 when the peer has closed; nothing when none came within `wait`.
   std::optional<std::size_t> read(std::span<std::byte> room, std::chrono::milliseconds wait);
 
  private:

@@ -1,4 +1,5 @@
-// One scan over one connection: a thread that sends, a thread that receives, and events for whoever waits.
+// An exchange is one scan over one connection: a thread that sends, a thread that receives, and events for whoever
+// waits.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,7 @@ struct ReceivedImage {
 };
 using Event = std::variant<ReceivedImage, protocol::Text>;
 
-/// How long an exchange may go without progress.
+/// The times that an exchange may go without progress.
 struct Patience {
   std::chrono::duration<double> sending = std::chrono::seconds(60);  ///< to connect, and until everything has been sent
   std::optional<std::chrono::duration<double>> after_close;  ///< after everything has been sent; empty: no limit
@@ -35,14 +36,14 @@ struct Patience {
 
 class Exchange {
  public:
-  /// Connects (ConnectionError) and starts. `preamble`: configuration and header messages. `rate`: readouts/s, 0 for no
-  /// limit. The source must outlive this.
+  /// Connects (or throws ConnectionError) and starts. `preamble`: configuration and header messages. `rate`:
+  /// readouts/s, 0 for no limit. The source must outlive this.
   Exchange(const ServerAddress& server, Patience patience, protocol::Buffer preamble, ScanSource& source, double rate);
   ~Exchange();
 
-  /// The next event; nothing when none came within `wait` or when the exchange is over.
+  /// Returns the next event; nothing when none came within `wait` or when the exchange is over.
   std::optional<Event> next(std::chrono::milliseconds wait);
-  /// Whether next() will give nothing more.
+  /// True if next() will give nothing more.
   bool over();
 
   std::size_t readouts_sent() const { return readouts_sent_; }
@@ -51,7 +52,7 @@ class Exchange {
   std::chrono::duration<double> sending_time() const;  ///< from the first to the last byte; call it when over
   bool sent_all() const { return sent_all_; }
   bool closed_by_server() const { return closed_; }  ///< with CLOSE, as the protocol asks
-  /// Why sending or receiving failed; empty when they did not. Call it when over.
+  /// Returns why sending or receiving failed; empty when they did not. Call it when over.
   std::string failure() const;
 
  private:

@@ -1,4 +1,4 @@
-// An MRD 2 stream file as a scan to send.
+// An MRD 2 source sends an MRD 2 stream file as a scan.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@
 
 namespace echotrain::client {
 
-/// Acquisitions and waveforms in the order of the file; its images only where it has no acquisitions. The file is read
-/// through once before anything is sent: std::runtime_error where it is malformed or ends too early, so that nothing of
-/// it reaches a server.
+/// Gives acquisitions and waveforms in the order of the file; its images only where it has no acquisitions. The file is
+/// read through once before anything is sent: throws std::runtime_error where it is malformed or ends too early, so
+/// that nothing of it reaches a server.
 class Mrd2Source final : public ScanSource {
  public:
   explicit Mrd2Source(const std::filesystem::path& file);
@@ -22,7 +22,7 @@ class Mrd2Source final : public ScanSource {
   const std::string& header_xml() const override { return header_xml_; }
   std::size_t readouts() const override { return readouts_; }
   std::optional<ScanChunk> next() override;
-  /// What ISMRMRD has no place for.
+  /// Returns what ISMRMRD has no place for.
   const protocol::mrd2::LeftOut& left_out() const { return left_out_; }
   std::size_t images_left_out() const override { return readouts_ > 0 ? images_ : 0; }
 
@@ -34,8 +34,8 @@ class Mrd2Source final : public ScanSource {
   protocol::mrd2::Mrd2Reader reader_;
 };
 
-/// The scan of a file that is an MRD 2 stream or an ISMRMRD HDF5 file, whose group is `group`. What MRD 2 holds beyond
-/// ISMRMRD is named on `err`.
+/// Opens the scan of a file that is an MRD 2 stream or an ISMRMRD HDF5 file, whose group is `group`. What MRD 2 holds
+/// beyond ISMRMRD is named on `err`.
 std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const std::string& group, std::ostream& err);
 
 }  // namespace echotrain::client

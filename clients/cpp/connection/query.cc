@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kMostAnswer = std::uint64_t{64} << 20;
 
-/// The answer, once it has come. ConnectionError when nothing else will.
+/// Returns the answer, once it has come. Throws ConnectionError when nothing else will.
 std::optional<std::string> answer_in(protocol::MessageBuffer& buffer) {
   while (true) {
     auto message = buffer.next();

@@ -1,4 +1,4 @@
-// A question to a server, outside of any scan.
+// A query is a question to a server, outside of any scan.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,9 @@
 
 namespace echotrain::client {
 
-/// The server's answer to a QUERY. ConnectionError when it does not answer within the timeout, or answers with an
-/// error. `config`: a message that goes before it, for questions that only a client with a session may ask.
+/// Returns the server's answer to a QUERY. Throws ConnectionError when it does not answer within the timeout, or
+/// answers with an error. `config` is a message that goes first, for questions that only a client with a session may
+/// ask.
 std::string ask(const ServerAddress& server, const std::string& question, std::chrono::duration<double> timeout,
                 const protocol::Buffer& config = {});
 

@@ -1,4 +1,4 @@
-// The messages of a stream file as undecoded bytes.
+// A raw stream gives the messages of a stream file as undecoded bytes.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,20 @@ struct RawMessage {
 /// Walks over a file (mapped, so that its size does not matter) up to CLOSE, its end or bytes that are no message.
 class RawStream {
  public:
-  /// std::system_error when the file cannot be read.
+  /// Throws std::system_error when the file cannot be read.
   explicit RawStream(const std::filesystem::path& file);
   ~RawStream();
   RawStream(const RawStream&) = delete;
   RawStream& operator=(const RawStream&) = delete;
 
-  /// The next message before CLOSE; nothing when there is none. Its bytes live as long as this.
+  /// Returns the next message before CLOSE; nothing when there is none. Its bytes live as long as this.
   std::optional<RawMessage> next();
-  /// Where next() continues [bytes].
+  /// Returns the place where next() continues [bytes].
   std::size_t position() const { return position_; }
   void go_to(std::size_t position) { position_ = position; }
 
-  /// Valid once next() has given nothing: whether CLOSE was there, and what is wrong with the end (empty: nothing).
+  /// True if CLOSE was there; the next one says what is wrong with the end (empty: nothing). Both are valid once next()
+  /// has given nothing.
   bool closed() const { return closed_; }
   const std::string& problem() const { return problem_; }
 

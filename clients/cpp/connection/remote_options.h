@@ -1,4 +1,4 @@
-// Where a server is and how to be let in: options of all commands that talk to one.
+// The remote options say where a server is and how to be let in, for all commands that talk to one.
 #pragma once
 
 #include <filesystem>
@@ -18,22 +18,22 @@ struct RemoteOptions {
   TlsSettings tls_settings;
   std::filesystem::path token_file;  ///< empty: the token in the environment variable ECHOTRAIN_TOKEN, or none
 
-  /// UsageError for options that do not fit together.
+  /// Throws UsageError for options that do not fit together.
   ServerAddress server_address() const;
-  /// The first line of the token file, or ECHOTRAIN_TOKEN; empty when there is neither. UsageError when the file cannot
-  /// be read or is empty.
+  /// Returns the first line of the token file, or ECHOTRAIN_TOKEN; empty when there is neither. Throws UsageError when
+  /// the file cannot be read or is empty.
   std::string token() const;
 };
 
 config::OptionTable<RemoteOptions> remote_options();
-/// Those of TLS alone.
+/// Returns the options of TLS alone.
 config::OptionTable<TlsSettings> tls_options();
-/// "host", "host:port", "[address]" or "[address]:port" of a server, which `tls` says how to talk to. UsageError for
-/// anything else, and for options that do not fit together.
+/// Reads "host", "host:port", "[address]" or "[address]:port" of a server, which `tls` says how to talk to. Throws
+/// UsageError for anything else, and for options that do not fit together.
 ServerAddress parse_server(const std::string& text, bool tls, const TlsSettings& settings);
 
-/// The message that asks for a pipeline: `name`, or its `text` when that is not empty. With a token it is always a
-/// text, where servers look for the token.
+/// Appends the message that asks for a pipeline: `name`, or its `text` when that is not empty. With a token it is
+/// always a text, where servers look for the token.
 void encode_config(const std::string& name, const std::string& text, const std::string& token, protocol::Buffer& out);
 
 }  // namespace echotrain::client

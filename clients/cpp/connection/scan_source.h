@@ -1,4 +1,5 @@
-// Scans as bytes for the wire, piece by piece. DatasetSource reads one from an ISMRMRD file, ahead of the sender.
+// A scan source gives a scan as bytes for the wire, piece by piece. DatasetSource reads one from an ISMRMRD file, ahead
+// of the sender.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ using CounterKey = std::array<std::uint16_t, 5>;
 CounterKey counter_key(const protocol::AcquisitionHeader& head);
 CounterKey counter_key(const protocol::ImageHeader& head);
 
-/// What FIRE clients send as the header of a file that has none; such a file can only hold images.
+/// The text that FIRE clients send as the header of a file that has none; such a file can only hold images.
 inline constexpr const char* kNoHeader = "Dummy XML header";
 
 /// Some encoded messages.
@@ -45,15 +46,16 @@ class ScanSource {
   virtual ~ScanSource() = default;
   virtual const std::string& header_xml() const = 0;
   virtual std::size_t readouts() const = 0;
-  /// The next messages; waits for them. Nothing at the end of the scan. Rethrows errors of reading.
+  /// Returns the next messages; waits for them. Nothing at the end of the scan. Rethrows errors of reading.
   virtual std::optional<ScanChunk> next() = 0;
-  /// Whether the scan has come to its end, so that CLOSE follows.
+  /// True if the scan has come to its end, so that CLOSE follows.
   virtual bool complete() const { return true; }
-  /// How many images it has beside readouts; they are not sent.
+  /// Returns how many images it has beside readouts; they are not sent.
   virtual std::size_t images_left_out() const { return 0; }
 };
 
-/// Acquisitions in file order, waveforms between them by time stamp; or the images of a file without acquisitions.
+/// Gives acquisitions in file order, waveforms between them by time stamp; or the images of a file without
+/// acquisitions.
 class DatasetSource final : public ScanSource {
  public:
   DatasetSource(const std::filesystem::path& file, const std::string& group);

@@ -19,7 +19,7 @@ struct Free {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 };
 
-/// The reason of the newest error in this thread's queue, which is emptied.
+/// Returns the reason of the newest error in this thread's queue, and empties the queue.
 std::string take_error() {
   std::string text;
   while (const unsigned long code = ERR_get_error()) {

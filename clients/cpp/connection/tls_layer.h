@@ -1,4 +1,4 @@
-// TLS on a connected socket that never blocks.
+// The TLS layer is TLS on a connected socket that never blocks.
 #pragma once
 
 #include <poll.h>
@@ -14,16 +14,16 @@
 
 namespace echotrain::client {
 
-/// Thread-safe.
+/// Encrypts and decrypts the bytes of one connection. Thread-safe.
 class TlsLayer {
  public:
-  /// `wait` waits for the socket's `events` and throws when that takes too long. ConnectionError when a file cannot be
-  /// used, or the handshake fails: the text says why.
+  /// `wait` waits for the socket's `events` and throws when that takes too long. Throws ConnectionError when a file
+  /// cannot be used, or the handshake fails: the text says why.
   TlsLayer(int socket, const std::string& host, const TlsSettings& settings,
            const std::function<void(short events)>& wait);
   ~TlsLayer();
 
-  /// What a call did: bytes moved, the orderly end of the peer's bytes, or, with neither, the events to wait for.
+  /// The outcome of a call: bytes moved, the orderly end of the peer's bytes, or, with neither, the events to wait for.
   struct Moved {
     std::size_t bytes = 0;
     bool ended = false;

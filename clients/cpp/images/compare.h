@@ -1,4 +1,4 @@
-// `echotrain compare`: how far the images of one file are from those of another.
+// The command `echotrain compare` says how far the images of one file are from those of another.
 #pragma once
 
 #include <complex>
@@ -26,7 +26,7 @@ struct CompareOptions {
 
 config::OptionTable<CompareOptions> compare_options();
 
-/// `a`, times the best scale s of the allowed kind, compared with the reference `b`.
+/// The difference between `a`, times the best scale s of the allowed kind, and the reference `b`.
 struct Difference {
   double nrmse = 0;                ///< ||s a - b|| / ||b||
   double psnr = 0;                 ///< 20 log10(max |b| / rms(s a - b)) [dB]; infinite when equal

@@ -18,7 +18,7 @@ namespace {
 
 using protocol::dicom::DicomError;
 
-/// Where an image stands among its series' others.
+/// The place of an image among its series' others.
 struct Place {
   std::tuple<int, int, int, int, int> counters;
   double along_normal = 0;
@@ -48,7 +48,7 @@ void write_file(const std::filesystem::path& file, const std::string& bytes) {
   if (!out) throw std::runtime_error("cannot write " + file.string());
 }
 
-/// A digest of the digest before and an image's pixels.
+/// Returns a digest of the given digest and an image's pixels.
 std::string digest_with(const std::string& before, const protocol::Image& image) {
   return protocol::dicom::uid_of(
       before + std::string(reinterpret_cast<const char*>(image.pixels.bytes.data()), image.pixels.bytes.size()));

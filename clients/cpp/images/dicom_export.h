@@ -1,4 +1,4 @@
-// Image series as DICOM files.
+// The DICOM export writes image series as DICOM files.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ namespace echotrain::client {
 std::size_t export_dicom(const protocol::DatasetReader& reader, const std::string& series, bool patient,
                          const std::filesystem::path& folder);
 
-/// The same as Enhanced MR Image Storage: a file SERIES[_cCC][_PART].dcm for the series (and each channel, and part of
-/// complex images), whose frames are in the order of protocol/dicom/enhanced_file.h.
+/// Writes the same as Enhanced MR Image Storage: a file SERIES[_cCC][_PART].dcm for the series (and each channel, and
+/// part of complex images), whose frames are in the order of protocol/dicom/enhanced_file.h.
 std::size_t export_enhanced_dicom(const protocol::DatasetReader& reader, const std::string& series, bool patient,
                                   const std::filesystem::path& folder);
 

@@ -1,4 +1,4 @@
-// `echotrain export`: the images of a file as pictures, animations, NIfTI volumes and DICOM files.
+// The command `echotrain export` writes the images of a file as pictures, animations, NIfTI volumes and DICOM files.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Grey animations as GIF files.
+// The GIF writer makes files of grey animations.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace echotrain::client {
 /// frame whole, in LZW codes of 3 to 12 bits. Source: CompuServe's GIF89a specification of 1990, appendix F.
 class GifWriter {
  public:
-  /// `delay`: hundredths of a second between frames. std::invalid_argument for a side of 0 or above 65535 pixels;
-  /// std::runtime_error, naming the file, when it cannot be written (also from add() and finish()).
+  /// `delay`: hundredths of a second between frames. Throws std::invalid_argument for a side of 0 or above 65535
+  /// pixels; std::runtime_error, naming the file, when it cannot be written (also from add() and finish()).
   GifWriter(const std::filesystem::path& file, std::size_t width, std::size_t height, int delay);
   void add(std::span<const std::uint8_t> pixels);
   void finish();  ///< call it after the last frame

@@ -1,4 +1,4 @@
-// What a user sees of the images of a scan: pictures, and how far they are from the truth.
+// The image report shows the images of a scan to a user: pictures, and how far they are from the truth.
 #pragma once
 
 #include <filesystem>
@@ -11,24 +11,24 @@
 
 namespace echotrain::client {
 
-/// Of the option that compares images with a truth.
+/// The help of the option that compares images with a truth.
 inline constexpr const char* kTruthHelp =
     "compare every image with the array 'truth' (of contrast or cardiac phase c > 0: 'truth_c') of FILE, or of the "
     "input";
 
-/// ||values - reference|| / ||reference||, with roots of sums of squares as norms. Sizes must be equal.
+/// Returns ||values - reference|| / ||reference||, with roots of sums of squares as norms. Sizes must be equal.
 double nrmse(const std::vector<float>& values, const std::vector<float>& reference);
 
 class ImageReport {
  public:
-  /// `truths`: the magnitude [y, x], [slice, y, x] or, of a volume, [z, y, x] of each contrast, or else of each cardiac
-  /// phase. Images are compared with their own without any scale fit, those without one with the first, and not at all
-  /// where it is zero; empty: no comparison. `png_folder`: folder
-  /// for pictures (created when missing); empty for none.
+  /// `truths` are the magnitude [y, x], [slice, y, x] or, of a volume, [z, y, x] of each contrast, or else of each
+  /// cardiac phase. Images are compared with their own without any scale fit, those without one with the first, and not
+  /// at all where it is zero; empty: no comparison. `png_folder` is the folder for pictures (created when missing);
+  /// empty for none.
   ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder);
 
   /// Compares the image's magnitude and writes image_NNN.png (the middle z of a volume), windowed by the truth's range
-  /// or to 99.5 percent of the image. std::runtime_error when the truth has another size.
+  /// or to 99.5 percent of the image. Throws std::runtime_error when the truth has another size.
   void add(const protocol::Image& image);
   /// Writes compare.png of the last image: ours | truth | difference x 5. Call it once, after the last image.
   void finish();
@@ -44,7 +44,7 @@ class ImageReport {
   static Plane middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x);
 
   float truth_peak() const;
-  /// Of an image [y, x] and a truth [slice, y, x], that of its slice.
+  /// Takes the truth of an image [y, x]: where the truth is [slice, y, x], that of the image's slice.
   void choose_truth(const StoredArray& truth, const Pixels& pixels, std::size_t slice);
 
   std::vector<StoredArray> truths_;

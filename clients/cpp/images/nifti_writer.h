@@ -1,4 +1,4 @@
-// Image series as NIfTI-1 files.
+// The NIfTI writer makes NIfTI-1 files of image series.
 #pragma once
 
 #include <complex>
@@ -14,8 +14,8 @@ struct NiftiVolume {
   std::vector<std::complex<float>> values;  ///< [image, z, y, x]; real parts only unless complex
 };
 
-/// A .nii file: the header (protocol/nifti/nifti_header.h) and the voxels from byte 352 on. std::runtime_error, naming
-/// the file, when it cannot be written; std::invalid_argument for an extent above 32767.
+/// Writes a .nii file: the header (protocol/nifti/nifti_header.h) and the voxels from byte 352 on. Throws
+/// std::runtime_error, naming the file, when it cannot be written; std::invalid_argument for an extent above 32767.
 void write_nifti(const std::filesystem::path& file, const NiftiVolume& volume);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// Grey pictures as PNG files.
+// The PNG writer makes files of grey pictures.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace echotrain::client {
 
-/// Writes 8-bit grey pixels [y, x]. std::runtime_error, naming the file, when it cannot be written.
+/// Writes 8-bit grey pixels [y, x]. Throws std::runtime_error, naming the file, when it cannot be written.
 void write_png(const std::filesystem::path& file, std::size_t width, std::size_t height,
                std::span<const std::uint8_t> pixels);
 
-/// `low` becomes 0, `high` 255, linear in between, values outside and NaN clamped (NaN to 0).
+/// Maps values to grey: `low` becomes 0, `high` 255, linear in between, values outside and NaN clamped (NaN to 0).
 std::vector<std::uint8_t> to_grey(std::span<const float> values, float low, float high);
 
-/// The value below which `percent` (0..100) of the finite values lie; 0 when there are none.
+/// Returns the value below which `percent` (0..100) of the finite values lie; 0 when there are none.
 float percentile(std::span<const float> values, double percent);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// `echotrain recon`: a pipeline in this process, without a server.
+// The command `echotrain recon` runs a pipeline in this process, without a server.
 #pragma once
 
 #include <iosfwd>

@@ -1,4 +1,4 @@
-// What `echotrain recon` and `echotrain-ranks` may be told.
+// The recon options are those of `echotrain recon` and `echotrain-ranks`.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What reconstructions of files and of streams have in common.
+// The recon parts are what reconstructions of files and of streams have in common.
 #pragma once
 
 #include <iosfwd>
@@ -15,7 +15,7 @@ namespace echotrain::client {
 
 std::string_view level_name(protocol::Level level);  ///< "warning"
 
-/// Where the work runs, for people: "CPU, 2 threads (AVX-512)", and the number of ranks.
+/// Returns where the work runs, for people: "CPU, 2 threads (AVX-512)", and the number of ranks.
 std::string place_name(const numerics::Context& context, const Followers* followers);
 
 /// Leaves out readouts that do not fit the header, with a warning for each kind of them.

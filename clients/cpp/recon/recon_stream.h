@@ -1,4 +1,4 @@
-// `echotrain recon -`: a stream in, a stream out, without a server (docs/protocol.md, "Exchange").
+// The command `echotrain recon -` reads a stream and writes a stream, without a server (docs/protocol.md, "Exchange").
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// `echotrain recon` and `echotrain-ranks`: which of the two ways a reconstruction goes.
+// The commands `echotrain recon` and `echotrain-ranks` reconstruct a file or a stream.
 #pragma once
 
 #include <iosfwd>
@@ -7,8 +7,8 @@
 
 namespace echotrain::client {
 
-/// Reconstructs a file, or with the input "-" stdin to stdout. Returns the exit code. UsageError when the options do
-/// not fit together.
+/// Reconstructs a file, or with the input "-" stdin to stdout. Returns the exit code. Throws UsageError when the
+/// options do not fit together.
 int run_recon(const ReconOptions& o, std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

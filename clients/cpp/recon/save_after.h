@@ -1,4 +1,4 @@
-// `recon --save-after`: the output of a gadget, as arrays in a file.
+// The option `recon --save-after` writes the output of a gadget as arrays to a file.
 #pragma once
 
 #include <map>

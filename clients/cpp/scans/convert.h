@@ -1,4 +1,4 @@
-// `echotrain convert`: ISMRMRD HDF5 files, streams of messages and MRD 2 streams, from any of them to another.
+// The command `echotrain convert` makes an ISMRMRD HDF5 file, a stream of messages or an MRD 2 stream from any of them.
 #pragma once
 
 #include <filesystem>
@@ -18,10 +18,10 @@ struct ConvertOptions {
 
 config::OptionTable<ConvertOptions> convert_options();
 
-/// What the input is follows from its first bytes. To a stream: configuration (if wanted), header, readouts with the
-/// waveforms between them by time stamp, images, CLOSE; MRD 2 likewise, without configuration. What the output has no
-/// place for is left out and counted. A summary goes to `out`, or to `err` when a stream goes to stdout. A stream that
-/// ends inside a message gives everything before it, and a warning. So do bytes that are no message, with exit code 1.
+/// The first bytes tell what the input is. To a stream: configuration (if wanted), header, readouts with the waveforms
+/// between them by time stamp, images, CLOSE; MRD 2 likewise, without configuration. What the output has no place for
+/// is left out and counted. A summary goes to `out`, or to `err` when a stream goes to stdout. A stream that ends
+/// inside a message gives everything before it, and a warning. So do bytes that are no message, with exit code 1.
 int convert(const ConvertOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

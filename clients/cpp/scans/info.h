@@ -1,4 +1,4 @@
-// `echotrain info`: what an ISMRMRD file holds.
+// The command `echotrain info` says what an ISMRMRD file holds.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ struct InfoOptions {
 config::OptionTable<InfoOptions> info_options();
 
 /// Prints groups, header facts, counts of readouts by kind, trajectory range, flags and image series. A header that
-/// does not pass the server's checks is reported as such. protocol::DatasetError for a file that cannot be read.
+/// does not pass the server's checks is reported as such. Throws protocol::DatasetError for a file that cannot be read.
 void info(const InfoOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

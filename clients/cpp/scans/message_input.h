@@ -1,4 +1,4 @@
-// The messages of a stream in a file or on stdin, whose format follows from its first bytes.
+// A message input reads the messages of a stream in a file or on stdin, whose format follows from its first bytes.
 #pragma once
 
 #include <filesystem>
@@ -17,18 +17,18 @@ namespace echotrain::client {
 enum class Format { hdf5, stream, mrd2 };
 std::string_view format_name(Format format);  ///< "an HDF5 file", ...
 
-/// "3 texts, 1 query": of each kind, how often it was left out.
+/// Returns "3 texts, 1 query": of each kind, how often it was left out.
 std::string in_words(const protocol::mrd2::LeftOut& left_out);
 
 class MessageInput {
  public:
-  /// Opens a file, or stdin ("-"). std::system_error when it cannot be opened. Of an HDF5 file nothing is read.
+  /// Opens a file, or stdin ("-"). Throws std::system_error when it cannot be opened. Of an HDF5 file nothing is read.
   explicit MessageInput(const std::filesystem::path& path);
 
   Format format() const { return format_; }
-  /// The next message of a stream; nothing at its end. Responses of servers are read, too.
+  /// Returns the next message of a stream; nothing at its end. Responses of servers are read, too.
   protocol::Result<std::optional<protocol::Message>> next();
-  /// What MRD 2 held that ISMRMRD has no place for; empty for nothing.
+  /// Returns what MRD 2 held that ISMRMRD has no place for; empty for nothing.
   std::string left_out() const;
 
  private:

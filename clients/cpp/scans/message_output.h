@@ -1,4 +1,4 @@
-// Messages into a file of one of three formats.
+// A message output writes messages to a file of one of three formats.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +21,20 @@ struct MessageCounts {
   std::string others_text() const;  ///< "1 configuration, 2 texts"; empty for none
 };
 
-/// Where messages go. std::system_error (or DatasetError) when they cannot be written.
+/// Takes messages, and throws std::system_error (or DatasetError) when they cannot be written.
 class MessageOutput {
  public:
   virtual ~MessageOutput() = default;
-  /// std::runtime_error where the format cannot hold what it must hold, such as a header that is none.
+  /// Takes a message. Throws std::runtime_error where the format cannot hold what it must hold, such as a header that
+  /// is none.
   void take(const protocol::Message& message);
-  /// Messages as they are on the wire.
+  /// Takes messages as they are on the wire.
   virtual void take(ScanChunk&& chunk);
-  /// A message on the wire that is not counted. std::logic_error where the output is no such stream.
+  /// Takes a message on the wire that is not counted. Throws std::logic_error where the output is no such stream.
   virtual void bytes(const protocol::Buffer& message);
   virtual void finish() = 0;
   virtual std::string_view format() const = 0;
-  /// What the format has no place for; empty for nothing.
+  /// Returns what the format has no place for; empty for nothing.
   virtual std::string left_out() const = 0;
   const MessageCounts& counts() const { return counts_; }
 

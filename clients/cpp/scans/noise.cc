@@ -30,7 +30,7 @@ struct GroupNoise {
   double dwell_us = 0;
 };
 
-/// What is printed.
+/// The facts that are printed.
 struct CoilNoise {
   std::string about;                          // a line without its samples
   std::vector<numerics::cdouble> covariance;  // [coil, coil]
@@ -89,7 +89,7 @@ void print_noise(const CoilNoise& noise, double least, std::ostream& out) {
     }
 }
 
-/// Of the answer to echotrain::noise_matrix/ID (docs/protocol.md); nothing when it is not of that form.
+/// Reads the answer to echotrain::noise_matrix/ID (docs/protocol.md); nothing when it is not of that form.
 std::optional<CoilNoise> noise_in(const std::string& answer) {
   std::istringstream in(answer);
   std::string line, word;

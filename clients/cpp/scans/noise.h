@@ -1,4 +1,4 @@
-// `echotrain noise`: what a scan's noise readouts say of its coils.
+// The command `echotrain noise` says what a scan's noise readouts tell of its coils.
 #pragma once
 
 #include <filesystem>
@@ -23,10 +23,10 @@ config::OptionTable<NoiseOptions> noise_options();
 
 /// Prints, for each group of the file that has noise readouts, a line per coil: its number, its label, the standard
 /// deviation of its noise's real part in the unit of the readouts, and that over the coils' median; then pairs of coils
-/// whose noise is correlated. protocol::DatasetError for a file that cannot be read; std::runtime_error when there is
-/// no noise in it, or noise readouts differ in their number of channels. Of a server, the same of the noise that it
-/// keeps of a measurement; ConnectionError when it does not answer, std::runtime_error when it keeps none.
-/// UsageError when neither or both of a file and a server are given.
+/// whose noise is correlated. Throws protocol::DatasetError for a file that cannot be read; std::runtime_error when
+/// there is no noise in it, or noise readouts differ in their number of channels. With a server, prints the same of the
+/// noise that it keeps of a measurement; throws ConnectionError when it does not answer, std::runtime_error when it
+/// keeps none. Throws UsageError when neither or both of a file and a server are given.
 void noise(const NoiseOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// `echotrain verify`: whether raw captures are what the server has written.
+// The command `echotrain verify` says whether raw captures are what the server has written.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ config::OptionTable<VerifyOptions> verify_options();
 /// checked.
 int verify(const VerifyOptions& options, std::ostream& out, std::ostream& err);
 
-/// For commands that read a stream file: a warning on `err` when its checksums say that it has changed.
+/// Warns on `err`, for commands that read a stream file, when its checksums say that it has changed.
 void warn_of_damage(const std::filesystem::path& file, std::ostream& err);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// `echotrain health`: whether a server takes scans, for containers and scripts that have no HTTP client.
+// The command `echotrain health` says whether a server takes scans, for containers and scripts without an HTTP client.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct HealthOptions {
 config::OptionTable<HealthOptions> health_options();
 
 /// Asks the admin port and prints its answer, the last one where it asks several times. Returns 0 for status 200, 1 for
-/// any other. ConnectionError when it does not answer; std::runtime_error, at once, when what answers is no admin port.
+/// any other. Throws ConnectionError when it does not answer; std::runtime_error, at once, when what answers is no
+/// admin port.
 int health(const HealthOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

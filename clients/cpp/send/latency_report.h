@@ -1,4 +1,4 @@
-// How long the images of a scan took after their last readouts, as `echotrain send --latency` prints it.
+// The latency report says how long after their last readouts the images of a scan came: `echotrain send --latency`.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 
 namespace echotrain::client {
 
-/// The value that a fraction `q` of the sorted values do not exceed (nearest rank). `sorted` must not be empty.
+/// Returns the value that a fraction `q` of the sorted values do not exceed (nearest rank). `sorted` must not be empty.
 double quantile(const std::vector<double>& sorted, double q);
 
-/// Bars over steps of 1, 2, 5, 10, ..., from the step with the smallest value to the step with the largest; a value at
-/// the border of two steps is in the upper one. Values are positive [ms]; a value below 0.001 counts as 0.001.
+/// Draws bars over steps of 1, 2, 5, 10, ..., from the step with the smallest value to the step with the largest; a
+/// value at the border of two steps is in the upper one. Values are positive [ms]; a value below 0.001 counts as 0.001.
 std::string histogram(const std::vector<double>& values_ms);
 
 class LatencyReport {
@@ -25,7 +25,7 @@ class LatencyReport {
   /// readouts and its attributes describe another scan: it is left out.
   void add(std::optional<double> latency_ms, const Meta& meta);
 
-  /// The histogram, its quantiles, and a line for each part that the server reported. Ends with a newline.
+  /// Returns the histogram, its quantiles, and a line for each part that the server reported. Ends with a newline.
   std::string text() const;
 
  private:

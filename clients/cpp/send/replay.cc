@@ -20,7 +20,7 @@ using protocol::MessageId;
 
 void append(protocol::Buffer& to, std::span<const std::byte> bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
-/// A stream file in two parts: what opens the scan, and its data.
+/// A stream file in two parts: the messages that open the scan, and its data.
 class StreamSource final : public ScanSource {
  public:
   /// With `other_config` the opening has no configuration messages, and no texts before the data, which may be

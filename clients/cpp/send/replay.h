@@ -1,4 +1,4 @@
-// `echotrain replay`: sends a captured stream to a server again.
+// The command `echotrain replay` sends a captured stream to a server again.
 #pragma once
 
 #include <iosfwd>

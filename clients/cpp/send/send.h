@@ -1,4 +1,4 @@
-// `echotrain send`: streams a file to a server and writes what comes back.
+// The command `echotrain send` streams a file to a server and writes what comes back.
 #pragma once
 
 #include <iosfwd>
@@ -14,7 +14,7 @@ namespace echotrain::client {
 /// did not end well (`err` says how). Throws when it could not begin.
 int send(const SendOptions& options, std::ostream& out, std::ostream& err);
 
-/// What send() does once it has a scan: `opening` goes first, then `source`.
+/// Sends a scan, as send() does once it has one: `opening` goes first, then `source`.
 int send_scan(const SendOptions& options, protocol::Buffer opening, ScanSource& source, std::ostream& out,
               std::ostream& err);
 

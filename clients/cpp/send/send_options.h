@@ -1,4 +1,4 @@
-// What `echotrain send` and `echotrain replay` may be told.
+// The send options are those of `echotrain send` and `echotrain replay`.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,7 @@ struct SendOptions {
 };
 
 config::OptionTable<SendOptions> send_options();
-/// Those that make sense for a captured stream.
+/// Returns the options that make sense for a captured stream.
 config::OptionTable<SendOptions> replay_options();
 
 }  // namespace echotrain::client

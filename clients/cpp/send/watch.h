@@ -1,4 +1,4 @@
-// `echotrain watch`: a server's scans in the terminal, for those who have no browser.
+// The command `echotrain watch` shows a server's scans in the terminal, for those who have no browser.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ config::OptionTable<WatchOptions> watch_options();
 
 /// Prints the sessions, the delays of the last minute and a coarse picture of the newest image, again and again until
 /// the program is stopped, or once. Where `out` is a terminal (`clear`), each replaces the one before. Returns 0;
-/// ConnectionError when the server does not answer or does not let this look.
+/// throws ConnectionError when the server does not answer or does not let this look.
 int watch(const WatchOptions& options, std::ostream& out, bool clear);
 
-/// What watch() prints: `state` is the JSON of /live/state, `image` the answer of /live/image, or empty.
+/// Returns what watch() prints: `state` is the JSON of /live/state, `image` the answer of /live/image, or empty.
 std::string watch_text(const std::string& state, const std::string& image);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// A scan of a beating heart: `echotrain simulate --motion cardiac`.
+// The cine scanner acquires a beating heart: `echotrain simulate --motion cardiac`.
 #pragma once
 
 #include <optional>
@@ -33,11 +33,11 @@ class CineScanner {
   void noise_readouts() { writer_.noise_readouts(); }
   void scan();
   std::uint32_t written() const { return writer_.written(); }
-  /// The body at a moment of the scan.
+  /// Returns the body at a moment of the scan.
   Phantom at(double ms) { return phantom(body(ms)); }
 
-  /// The phase of the beat, 0 .. 1, that image `phase` shows: the time (phase + 1/2) TR in a beat of mean length, or,
-  /// for retrospective and free scans, (phase + 1/2) / phases.
+  /// Returns the phase of the beat, 0 .. 1, that image `phase` shows: the time (phase + 1/2) TR in a beat of mean
+  /// length, or, for retrospective and free scans, (phase + 1/2) / phases.
   static double shown_phase(const SimulateOptions& options, int phase);
 
  private:
@@ -50,7 +50,7 @@ class CineScanner {
   std::vector<Shot> retrospective();
   std::vector<Shot> free_running();
   void check_physiology(double last_ms) const;
-  /// What the body is like at a moment.
+  /// The state of the body at a moment.
   struct Body {
     double phase, strength;  // of the heart
     double shift_mm;         // by the breath

@@ -1,4 +1,4 @@
-// A scan by echo-planar imaging: `echotrain simulate --trajectory epi`.
+// The EPI scanner acquires by echo-planar imaging: `echotrain simulate --trajectory epi`.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ struct EpiReadout {
   double ramp, flat, delay, dwell;
   int samples;
   double echo_spacing() const { return 2 * ramp + flat; }
-  /// Where sample `s` lies, in cycles/pixel, when the gradient comes `late` us late.
+  /// Returns where sample `s` lies, in cycles/pixel, when the gradient comes `late` us late.
   double position(int s, bool reversed, double late) const;
-  /// The element trajectoryDescription.
+  /// Returns the element trajectoryDescription.
   std::string header(const SimulateOptions& options) const;
 
  private:
@@ -42,13 +42,13 @@ struct EpiReadout {
 /// fov_shift from line to line, 0 at the centre of k-space. References and what comes with them are of one slice each.
 class EpiScanner {
  public:
-  /// phantoms: one, or one for each slice. UsageError for options that EPI does not have.
+  /// `phantoms` are one, or one for each slice. Throws UsageError for options that EPI does not have.
   EpiScanner(const SimulateOptions& options, const ScanPath& scan, const Undersampling& lines,
              const std::vector<Phantom>& phantoms, const CoilSet& coils, protocol::DatasetWriter& file);
 
   void scan();
   std::uint32_t written() const { return writer_.written(); }
-  /// Readouts of a frame's slice, navigators among them.
+  /// Returns how many readouts a frame's slice has, navigators among them.
   std::size_t readouts() const;
   int samples() const { return readout_.samples; }
 
@@ -80,7 +80,7 @@ class EpiScanner {
   EpiReadout readout_;
   ReadoutWriter writer_;
   double clock_ms_ = 0;  // when the next train begins
-  /// Trains without noise, by what tells them apart: the first slice that differs, how many at once, the last line,
+  /// The trains without noise, by what tells them apart: the first slice that differs, how many at once, the last line,
   /// how many lines, and whether they are references, and in which direction they begin. Kept where frames repeat them.
   std::map<std::array<int, 5>, std::vector<ReadoutWriter::Samples>> known_;
 };

@@ -1,4 +1,4 @@
-// Simulated readouts on their way into a file.
+// The readout writer puts simulated readouts into a file.
 #pragma once
 
 #include <complex>
@@ -23,14 +23,14 @@ class ReadoutWriter {
         file_(file),
         noise_(options.seed, options.noise, options.coils, correlated(options)) {}
 
-  /// The next readout's header: its counter, its time since the scan began [ms], sizes, and an upright slice.
+  /// Returns the next readout's header: its counter, its time since the scan began [ms], sizes, and an upright slice.
   protocol::AcquisitionHeader header(int trajectory_dims, double milliseconds) const;
-  /// data: [coil, sample], without noise.
+  /// Writes a readout. data: [coil, sample], without noise.
   void write(const protocol::AcquisitionHeader& head, std::vector<float> trajectory, Samples data);
   /// Writes readouts that hold only noise.
   void noise_readouts();
   std::uint32_t written() const { return counter_; }
-  /// Whether coils share noise: in scans whose noise is measured, here or in a scan of its own.
+  /// True if coils share noise: in scans whose noise is measured, here or in a scan of its own.
   static bool correlated(const SimulateOptions& options) {
     return options.noise_scan || options.noise_only || !options.noise_dependency.empty();
   }
@@ -48,7 +48,7 @@ inline void raise_flag(protocol::AcquisitionHeader& head, bool when, ISMRMRD::IS
   if (when) head.flags |= 1ull << (flag - 1);
 }
 
-/// The place of slice `slice` along z [mm]: slices lie kSliceMm apart about the isocentre.
+/// Returns the place of slice `slice` along z [mm]: slices lie kSliceMm apart about the isocentre.
 double slice_mm(const SimulateOptions& options, int slice);
 /// Sets the head's slice and its position.
 void place_slice(protocol::AcquisitionHeader& head, const SimulateOptions& options, int slice);

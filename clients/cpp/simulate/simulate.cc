@@ -119,7 +119,7 @@ ScanShape shape_of(const SimulateOptions& o) {
           .elliptical = o.undersampling.sampling == "elliptical"};
 }
 
-// Of an echo of which a share is acquired: the last samples, the centre among them.
+// A partial echo acquires the last samples of its readout, the centre among them.
 int samples_of(const SimulateOptions& o) {
   if (o.undersampling.partial_echo == 1) return o.samples;
   const int all = o.matrix * o.oversampling;

@@ -1,4 +1,4 @@
-// What `echotrain simulate` may be told.
+// The simulate options are those of `echotrain simulate`.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct UltrasoundOptions {
   bool iq = false;       ///< demodulated at the centre frequency; otherwise RF
 };
 
-/// What a Cartesian scan leaves out (clients/cpp/simulate/undersampling.h).
+/// The readouts that a Cartesian scan leaves out (clients/cpp/simulate/undersampling.h).
 struct UndersamplingOptions {
   std::string acceleration = "1";  ///< R, or RxR of a volume
   int caipi = 0;                   ///< lines by which each plane of the lattice is shifted from the one before
@@ -99,8 +99,8 @@ struct SimulateOptions {
 
 config::OptionTable<SimulateOptions> simulate_options();
 
-/// What a command line asks for. UsageError for an option that the modality does not know, which would be left unused.
-/// Without --phantom, ultrasound has one of its own.
+/// Returns what a command line asks for. Throws UsageError for an option that the modality does not know, which would
+/// be left unused. Without --phantom, ultrasound has one of its own.
 SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& given);
 
 }  // namespace echotrain::client

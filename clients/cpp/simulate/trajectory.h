@@ -1,4 +1,4 @@
-// Where a simulated scan samples k-space.
+// The trajectory of a simulated scan says where it samples k-space.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ enum class TrajectoryKind { cartesian, radial, golden_radial, spiral, kooshball,
 const std::vector<std::string>& trajectory_names();
 TrajectoryKind parse_trajectory(std::string_view name);  ///< UsageError for an unknown name
 
-/// In samples; negative where gradients come late.
+/// The delays of the gradients, in samples; negative where gradients come late.
 struct GradientDelays {
   double x = 0, y = 0, xy = 0;
 };
-/// "X:Y:XY" or empty. UsageError for anything else.
+/// Reads "X:Y:XY" or nothing. Throws UsageError for anything else.
 GradientDelays parse_gradient_delays(std::string_view text);
 
 /// One readout: positions in cycles/pixel of the encoded matrix, and density weights where they are known in closed
@@ -27,7 +27,8 @@ struct ReadoutPath {
   std::vector<double> weights;
 };
 
-/// The positions as ISMRMRD has them: [sample, dimension], after `dims` of them a density weight where there is one.
+/// Returns the positions as ISMRMRD has them: [sample, dimension], after `dims` of them a density weight where there is
+/// one.
 std::vector<float> interleaved(const ReadoutPath& path, int dims);
 
 /// The sizes of a scan. Zero readouts or samples mean enough for the Nyquist criterion; zero partitions mean a quarter
@@ -45,7 +46,7 @@ struct ScanShape {
 
 class ScanPath {
  public:
-  /// UsageError when the numbers do not go together.
+  /// Throws UsageError when the numbers do not go together.
   ScanPath(TrajectoryKind kind, const ScanShape& shape);
   ScanPath(TrajectoryKind kind, int matrix, int readouts, int samples, int oversampling)
       : ScanPath(kind, ScanShape{matrix, readouts, samples, oversampling, 0, false}) {}
@@ -64,13 +65,13 @@ class ScanPath {
   bool weighted() const { return in_plane() == TrajectoryKind::spiral; }  ///< readouts come with density weights
   bool changes_with_frame() const { return in_plane() == TrajectoryKind::golden_radial; }
   int center_sample() const;  ///< the sample nearest to k = 0 in the plane
-  /// Whether an elliptical scan has this line of this plane; all other scans do.
+  /// True if an elliptical scan has this line of this plane; all other scans do.
   bool in_shutter(int line, int plane) const;
 
   struct Steps {
     int shot, partition;
   };
-  /// The encoding steps of a frame's readout: its partition goes fastest, unless partitions are outermost.
+  /// Returns the encoding steps of a frame's readout: its partition goes fastest, unless partitions are outermost.
   Steps steps(int readout) const;
 
   /// Cartesian: lines -R/2.. of the matrix, the last S samples of matrix * oversampling (fewer: a partial echo); of a
@@ -81,11 +82,11 @@ class ScanPath {
   /// stack_of_stars, stack_of_spirals: golden_radial or spiral in the plane, each at kz = (p - floor(P/2)) / P of every
   /// partition p of P.
   ReadoutPath readout(int readout, int frame) const;
-  /// Where the data are sampled when gradients come late: readout()'s positions moved by S times their step, in the
-  /// plane, S = [[x, xy], [xy, y]] of `delays`.
+  /// Returns where the data are sampled when gradients come late: readout()'s positions moved by S times their step, in
+  /// the plane, S = [[x, xy], [xy, y]] of `delays`.
   ReadoutPath played(int readout, int frame, const GradientDelays& delays) const;
-  /// The share of the cell of size `cell` (cycles/pixel) about k that lies in the disc or ball the scan samples, or,
-  /// for Cartesian scans, whether the point itself is sampled. For a stack: the disc's share, at any kz.
+  /// Returns the share of the cell of size `cell` (cycles/pixel) about k that lies in the disc or ball the scan
+  /// samples, or, for Cartesian scans, whether the point itself is sampled. For a stack: the disc's share, at any kz.
   double coverage(const Vec3& k, double cell) const;
 
  private:

@@ -1,4 +1,4 @@
-// The image that a perfect reconstruction of a simulated scan gives.
+// The truth is the image that a perfect reconstruction of a simulated scan gives.
 #pragma once
 
 #include <vector>

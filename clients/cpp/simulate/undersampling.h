@@ -1,4 +1,5 @@
-// Which readouts of a Cartesian scan are acquired: regular and random undersampling, reference lines, partial Fourier.
+// The undersampling of a Cartesian scan says which readouts are acquired: regular and random patterns, reference lines,
+// partial Fourier.
 #pragma once
 
 #include <array>
@@ -12,13 +13,13 @@
 
 namespace echotrain::client {
 
-/// A readout of a frame, and what it is for.
+/// A readout of a frame, and its purpose.
 struct AcquiredReadout {
   int readout = 0;  ///< of ScanPath
   bool image = true, calibration = false;
 };
 
-/// "3" or "3x2": steps 1 and 2. UsageError for anything else.
+/// Reads "3" or "3x2": steps 1 and 2. Throws UsageError for anything else.
 std::array<int, 2> parse_acceleration(std::string_view text);
 
 /// regular: every Ry-th line of every Rz-th plane, the k-space centre among them; with CAIPIRINHA the j-th plane's
@@ -33,15 +34,15 @@ std::array<int, 2> parse_acceleration(std::string_view text);
 /// Partial Fourier leaves out the first lines. Encoding steps then count from the first one acquired.
 class Undersampling {
  public:
-  /// UsageError when the options do not go together, or not with the scan.
+  /// Throws UsageError when the options do not go together, or not with the scan.
   Undersampling(const UndersamplingOptions& options, const ScanPath& scan, std::uint64_t seed);
 
   std::vector<AcquiredReadout> frame(int frame) const;  ///< in the order of acquisition
   std::vector<AcquiredReadout> before() const;          ///< reference readouts before the first frame
-  /// Blips along z by which a line differs from that of the centre of k-space: as many acquired lines.
+  /// Returns the blips along z by which a line differs from that of the centre of k-space: as many acquired lines.
   int blips(int line) const { return (line - scan_.shots() / 2) / step_[0]; }
   int first_line() const { return first_line_; }  ///< encoding step 1 counts from it
-  /// The element parallelImaging; empty without acceleration. `spacing_mm`: of slices that are excited at once.
+  /// Returns the element parallelImaging; empty without acceleration. `spacing_mm`: of slices that are excited at once.
   std::string header(double spacing_mm = 0) const;
 
  private:

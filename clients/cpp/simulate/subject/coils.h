@@ -1,4 +1,4 @@
-// Receiver coils whose k-space is exact, and their noise.
+// A simulated coil has exact k-space, and noise.
 #pragma once
 
 #include <complex>
@@ -24,7 +24,7 @@ class CoilSet {
   const std::vector<Vec3>& frequencies() const { return frequencies_; }  ///< [cycles/pixel]
   cdouble weight(int coil, std::size_t frequency) const { return weights_[coil * frequencies_.size() + frequency]; }
   cdouble profile(int coil, const Vec3& r) const;  ///< r in pixels from the origin
-  /// The signal of every coil at `k`; `signal` has one element per coil.
+  /// Returns the signal of every coil at `k`; `signal` has one element per coil.
   void kspace(const Phantom& phantom, const Vec3& k, std::span<cdouble> signal) const;
 
  private:
@@ -44,7 +44,7 @@ class NoiseSource {
   double normal();
   /// Adds noise to data [coil, sample].
   void add(std::span<std::complex<float>> data);
-  /// Noise is mix * white noise; lower triangular, [coil, coil], sigma included.
+  /// Returns the mix: noise is mix * white noise; lower triangular, [coil, coil], sigma included.
   const std::vector<double>& mix() const { return mix_; }
 
  private:

@@ -1,4 +1,5 @@
-// Objects whose Fourier transform is known in closed form, so that no simulation uses a transform under test.
+// A phantom is an object whose Fourier transform is known in closed form, so that no simulation uses a transform under
+// test.
 #pragma once
 
 #include <array>
@@ -20,11 +21,12 @@ class Phantom {
   /// With `depth` pixels along z, the head's z axis is scaled by depth / matrix.
   static Phantom shepp_logan(int dims, double matrix) { return shepp_logan(dims, matrix, matrix); }
   static Phantom shepp_logan(int dims, double matrix, double depth);
-  /// The same object in the n-th echo of a multi-echo scan, n from 0: the signal of each part (its amplitude plus those
-  /// of the parts around it) decays at its own rate. The outer shell and the brain fade, the ventricles hardly do, so
-  /// they go from darker to brighter than what is around them.
+  /// Returns the same object in the n-th echo of a multi-echo scan, n from 0: the signal of each part (its amplitude
+  /// plus those of the parts around it) decays at its own rate. The outer shell and the brain fade, the ventricles
+  /// hardly do, so they go from darker to brighter than what is around them.
   Phantom echo(int n) const;
-  /// The cut of a 3D object through the plane z, in pixels from the origin: a 2D object. std::logic_error in 2D.
+  /// Returns the cut of a 3D object through the plane z, in pixels from the origin: a 2D object. Throws
+  /// std::logic_error in 2D.
   Phantom slice(double z) const;
   /// A chest with a beating heart, 2D, at `phase` of the beat (0 .. 1, the trigger at 0): contraction to 0.35,
   /// relaxation to 0.8, then rest. The chambers are brighter than the muscle around them. The left chamber shrinks to
@@ -32,9 +34,9 @@ class Phantom {
   /// Heart and lungs, but neither chest nor spine, are moved by `shift` pixels along y, as a breath moves them. A weak
   /// beat contracts by `strength` of that.
   static Phantom beating(double matrix, double phase, double shift = 0, double strength = 1);
-  /// How far the heart is contracted at `phase`: 0 at rest, 1 at the end of systole; smooth.
+  /// Returns how far the heart is contracted at `phase`: 0 at rest, 1 at the end of systole; smooth.
   static double contraction(double phase);
-  /// A Gaussian of amplitude 1 at the origin; `sigma` in pixels.
+  /// Returns a Gaussian of amplitude 1 at the origin; `sigma` in pixels.
   static Phantom blob(int dims, double sigma);
 
   int dims() const { return dims_; }

@@ -1,4 +1,5 @@
-// When a real heart beat and how a real chest moved, from a text file; and a chest that breathes.
+// The physiology of a real scan says from a text file when a heart beat and how a chest moved; a simulated chest
+// breathes.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@ struct Physiology {
   std::vector<Breath> breathing;  ///< empty, or two or more; between them, it is interpolated
 };
 
-/// UsageError, with file and line, for a file that cannot be read, says something else, or has R waves less than 20 ms
-/// apart.
+/// Throws UsageError, with file and line, for a file that cannot be read, says something else, or has R waves less than
+/// 20 ms apart.
 Physiology read_physiology(const std::filesystem::path& file);
 
-/// How deep the breath is at each moment. Without a trace, breaths follow each other, each sin^4(pi t / T) deep at time
-/// t of its length T, so that the chest lingers at expiration; lengths deviate normally from the mean, with a standard
-/// deviation of `jitter` times the mean, cut at 3 of these. The same seed gives the same breaths. Source: Lujan et al.,
-/// "A method for incorporating organ motion due to breathing into 3D dose calculations", Med. Phys. 26:715, 1999,
-/// equation 1 with n = 2. With a trace, its own depth, and before and after it that of its ends.
+/// The depth of the breath at each moment. Without a trace, breaths follow each other, each sin^4(pi t / T) deep at
+/// time t of its length T, so that the chest lingers at expiration; lengths deviate normally from the mean, with a
+/// standard deviation of `jitter` times the mean, cut at 3 of these. The same seed gives the same breaths. Source:
+/// Lujan et al., "A method for incorporating organ motion due to breathing into 3D dose calculations", Med. Phys.
+/// 26:715, 1999, equation 1 with n = 2. With a trace, its own depth, and before and after it that of its ends.
 class Breathing {
  public:
   /// rate: breaths per minute.
@@ -33,7 +34,8 @@ class Breathing {
   explicit Breathing(std::vector<Physiology::Breath> trace);
 
   double depth(double ms);  ///< 0 at expiration .. 1 at inspiration
-  /// Since the last breath began: at expiration, or, of a trace, where it rose through 0.5. Negative before the first.
+  /// Returns the time since the last breath began: at expiration, or, of a trace, where it rose through 0.5. Negative
+  /// before the first.
   double since_ms(double ms);
 
  private:
