@@ -1,5 +1,5 @@
-// Precompiled for every room: what most sources include anyway. Sources still include what they use, which the builds
-// without precompiled headers (lint, sanitizers) prove.
+// This header is precompiled for every room and has what most sources include anyway. Sources still include what they
+// use, which the builds without precompiled headers (lint, sanitizers) prove.
 #pragma once
 
 #include <fmt/format.h>

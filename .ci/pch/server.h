@@ -1,4 +1,4 @@
-// Precompiled for the server: Asio takes more time than most sources that use it.
+// This header is precompiled for the server: Asio takes more time than most sources that use it.
 #pragma once
 
 // clang-format off

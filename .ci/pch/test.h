@@ -1,4 +1,4 @@
-// Precompiled for tests.
+// This header is precompiled for tests.
 #pragma once
 
 #include <gmock/gmock.h>

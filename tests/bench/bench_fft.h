@@ -1,4 +1,4 @@
-// The plain transform of CUDA's library, for bench_fft. Built with CUDA only.
+// The plain transform of CUDA's library is timed for bench_fft. Built with CUDA only.
 #pragma once
 
 #include <complex>

@@ -313,8 +313,8 @@ void add_scanners(const ServerProcess& server, const Options& options) {
         });
 }
 
-/// Of scans that come after the server was left alone, and of those that come as soon as it is ready. With GPUs: on a
-/// machine on which CUDA's driver has compiled nothing yet, and on one where a server has warmed up before.
+/// Adds the scans that come after the server was left alone, and those that come as soon as it is ready. With GPUs: on
+/// a machine on which CUDA's driver has compiled nothing yet, and on one where a server has warmed up before.
 void add_first_frames(const Options& options) {
   struct Setting {
     const char* suffix;

@@ -1,6 +1,6 @@
 """Compares the images of all shipped pipelines, bit by bit, between two commits built on this machine.
 
-    python3 tests/bench/compare_images.py [BASE [NEW_BIN]]     BASE: a commit, or a folder of built programs (default: 9a7a86f)
+    python3 tests/bench/compare_images.py [BASE [NEW_BIN]]     BASE: a commit, or a folder of built programs (default: see main())
 
 A commit is built into build/compare/, on the CPU. Scans are simulated by BASE's client; both reconstruct them without a
 server, and then through one, with the same threads and fixed tuning. Prints a digest per pipeline; exit 1 when one differs.

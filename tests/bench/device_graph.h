@@ -1,5 +1,5 @@
-// The time that a GPU alone takes for work that is asynchronous on contexts' streams: the work is recorded as a CUDA
-// graph, so that the host's launches cost little. Benches use it.
+// A device graph measures the time that a GPU alone takes for work that is asynchronous on contexts' streams: the work
+// is recorded as a CUDA graph, so that the host's launches cost little. Benches use it.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a benchmark's JSON says of the machine, for the captions of tables.
+// The machine is named in a benchmark's JSON, for the captions of tables.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -11,7 +11,7 @@
 
 namespace echotrain::bench {
 
-/// What Linux calls the processor.
+/// Returns the name that Linux has for the processor.
 inline std::string processor() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)

@@ -1,4 +1,4 @@
-// Sockets, a server process and a client for bench_stream.
+// The input and output of bench_stream are sockets, a server process and a client.
 #pragma once
 
 #include <sys/types.h>

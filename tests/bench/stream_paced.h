@@ -1,4 +1,4 @@
-// How long after a readout its image comes, when readouts come at the pace of a scanner.
+// A paced scan measures how long after a readout its image comes, when readouts come at the pace of a scanner.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Scans for bench_stream, encoded as they go over the wire, of random samples.
+// A scan for bench_stream is encoded as it goes over the wire, of random samples.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Medians of times on the host's clock.
+// The timing is a median of times on the host's clock.
 #pragma once
 
 #include <algorithm>

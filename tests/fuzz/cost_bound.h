@@ -1,4 +1,5 @@
-// What one input may cost, for targets that run whole sessions: a peer's bytes must not take the machine.
+// The cost bound limits what one input may cost, for targets that run whole sessions: a peer's bytes must not take the
+// machine.
 #pragma once
 
 #include <sanitizer/allocator_interface.h>

@@ -1,4 +1,4 @@
-// What the fuzz targets share: a check that stops the fuzzer, files, and limits that keep an input cheap.
+// The fuzz targets share a check that stops the fuzzer, files, and limits that keep an input cheap.
 #pragma once
 
 #include <unistd.h>

@@ -30,7 +30,8 @@ constexpr std::uint32_t kMostReadouts = 400;
 // without sanitizers: 12 s. The heaviest input of the corpus takes 0.15 s. Memory: kBudget, and 64 MiB for the script
 // (kMostBytes, encoded and decoded, twice), texts and plans.
 constexpr Cost kMost{15, (kBudget >> 20) + 64};
-// Of a scan's readouts: a stack that lacks partitions takes many times its readouts' bytes, within kBudget.
+// The most bytes of a scan's readouts: a stack that lacks partitions takes many times its readouts' bytes, within
+// kBudget.
 constexpr std::size_t kMostBytes = 3 << 20;
 
 const std::shared_ptr<numerics::Resources>& small_resources() {

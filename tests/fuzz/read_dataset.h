@@ -1,4 +1,4 @@
-// Reads everything in a file, up to a bound, as the client's commands do.
+// The dataset target reads everything in a file, up to a bound, as the client's commands do.
 #pragma once
 
 #include <algorithm>

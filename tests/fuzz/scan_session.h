@@ -1,4 +1,4 @@
-// A session that takes a client's messages without sockets.
+// A scan session takes a client's messages without sockets.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A server's session without its sockets: messages, state machine, worker, pipeline, and what leaves.
+// A session scan is a server's session without its sockets: messages, state machine, worker, pipeline, and what leaves.
 #pragma once
 
 #include <algorithm>
@@ -78,7 +78,7 @@ class SessionScan {
     give_answers();
   }
 
-  /// Why the session ended before its client's CLOSE.
+  /// Returns why the session ended before its client's CLOSE.
   const std::optional<protocol::Error>& error() const { return error_; }
   bool stopped() const { return stopped_; }
 

@@ -1,5 +1,5 @@
-// Mutates streams of messages as messages: one changes, goes, comes twice or moves, and lengths stay true, so that more
-// inputs reach what lies behind the codec. Included by the one source file of a fuzz target.
+// The mutator changes streams of messages as messages: one changes, goes, comes twice or moves, and lengths stay true,
+// so that more inputs reach what lies behind the codec. Included by the one source file of a fuzz target.
 #pragma once
 
 #include <algorithm>

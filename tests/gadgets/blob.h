@@ -1,4 +1,4 @@
-// A Gaussian blob and its exact k-space, and trajectories to sample it on.
+// A Gaussian blob has an exact k-space, and trajectories to sample it on.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the program has of the allocator.
+// The heap is what the program has of the allocator.
 #pragma once
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-// Small scans for tests of the gadgets: headers, readouts, and a pipeline that is run to its end.
+// A small scan tests gadgets: headers, readouts, and a pipeline that is run to its end.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Images as clients send them, for tests of pipelines whose input is images.
+// A sent image is one as clients send it, for tests of pipelines whose input is images.
 #pragma once
 
 #include <map>

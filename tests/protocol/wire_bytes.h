@@ -1,4 +1,4 @@
-// Wire bytes written by hand after docs/protocol.md, "Messages" and "Layouts", without the code under test.
+// The wire bytes are written by hand after docs/protocol.md, "Messages" and "Layouts", without the code under test.
 #pragma once
 
 #include <cstddef>

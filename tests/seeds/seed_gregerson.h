@@ -1,5 +1,5 @@
-// The ladder of optimisations of Gregerson, "Implementing Fast MRI Gridding on GPUs via CUDA", 2008, sections 4 to 6
-// (docs/seeds.md), on today's GPUs: the seed's problem, and a kernel for every rung.
+// The ladder is that of optimisations in Gregerson, "Implementing Fast MRI Gridding on GPUs via CUDA", 2008, sections 4
+// to 6 (docs/seeds.md), on today's GPUs: the seed's problem, and a kernel for every rung.
 #pragma once
 
 #include <cstdint>

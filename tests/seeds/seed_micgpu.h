@@ -1,6 +1,6 @@
-// The introductory examples of MIC-GPU, "High-Performance Computing for Medical Imaging on Programmable Graphics
-// Hardware" (docs/seeds.md), on today's machines: kernels 1, 2, 3 and 7 of its reduction, and its Sobel filter from
-// global, texture and shared memory. Written from the document's description; only this bench has them.
+// The examples are the introductory ones of MIC-GPU, "High-Performance Computing for Medical Imaging on Programmable
+// Graphics Hardware" (docs/seeds.md), on today's machines: kernels 1, 2, 3 and 7 of its reduction, and its Sobel filter
+// from global, texture and shared memory. Written from the document's description; only this bench has them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The versions of F^H d of Stone et al., "Accelerating advanced MRI reconstructions on GPUs", JPDC 68, 2008, sections 3
-// to 5 (docs/seeds.md): image[n] = sum_m mu_m exp(2 pi i k_m . x_n), a sine and a cosine per pair of sample and voxel.
+// The versions of F^H d are those of Stone et al., "Accelerating advanced MRI reconstructions on GPUs", JPDC 68, 2008,
+// sections 3 to 5 (docs/seeds.md): image[n] = sum_m mu_m exp(2 pi i k_m . x_n), a sine and a cosine per pair of sample
+// and voxel.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The image quality in the seed's table: error and PSNR of the reconstruction from each version's F^H d.
+// The image quality in the seed's table is the error and PSNR of the reconstruction from each version's F^H d.
 #pragma once
 
 #include <functional>

@@ -87,7 +87,7 @@ ELLIPSOIDS = [
 
 
 def amplitudes(echo):
-    """Of the ellipsoids: the signals of the shell, of the brain in it and of each part in the brain decay."""
+    """The amplitudes of the ellipsoids: the signals of the shell, of the brain in it and of each part in the brain decay."""
     around, around_now, result = [], [], []
     for i, (amplitude, *_, rate) in enumerate(ELLIPSOIDS):
         signal = sum(around[: min(i, 2)]) + amplitude

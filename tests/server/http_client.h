@@ -1,4 +1,4 @@
-// An HTTP client of plain sockets, and a strict reader of Prometheus' text format.
+// The HTTP client uses plain sockets, with a strict reader of Prometheus' text format.
 #pragma once
 
 #include <fmt/format.h>

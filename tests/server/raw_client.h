@@ -1,4 +1,4 @@
-// A client of plain POSIX sockets, and a server in this process to talk to.
+// The raw client uses plain POSIX sockets, with a server in this process to talk to.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// Messages made by hand from the layouts in docs/protocol.md, without the codec under test.
+// The wire messages are made by hand from the layouts in docs/protocol.md, without the codec under test.
 #pragma once
 
 #include <ismrmrd/ismrmrd.h>

@@ -1,4 +1,4 @@
-// The machine's resources that benchmarks use.
+// The bench resources are those of the machine that benchmarks use.
 #pragma once
 
 #include <memory>

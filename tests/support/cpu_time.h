@@ -1,4 +1,4 @@
-// The CPU time of this process and of one of its threads: other programs of the machine do not count.
+// The CPU time is that of this process or of one of its threads: other programs of the machine do not count.
 #pragma once
 
 #include <ctime>

@@ -1,4 +1,4 @@
-// Matrices of the solver's problems written out in full, in float64, from their definitions.
+// A dense matrix is one of the solver's problems written out in full, in float64, from its definition.
 #pragma once
 
 #include <Eigen/Dense>

@@ -1,4 +1,5 @@
-// The non-uniform transform by its definition, in float64: the truth that the fast transforms are compared with.
+// The direct sum is the non-uniform transform by its definition, in float64: the truth that the fast transforms are
+// compared with.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Blobs, and their echo-planar image in a field that is off, from their k-space in float64.
+// Distorted lines are blobs in echo-planar images of a field that is off, from their k-space in float64.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Whether CUDA must work where the tests run: a test on CUDA that vanishes there is a failure and not a skip.
+// CUDA is expected to work where tests run on a GPU: a test on CUDA that vanishes there is a failure and not a skip.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace echotrain::testing {
 
-/// Whether CUDA cannot work here, by the `reason` of cuda::probe(): the program does not have it, the GPU is too old
+/// True if CUDA cannot work here, by the `reason` of cuda::probe(): the program does not have it, the GPU is too old
 /// for it, or the driver does not work.
 constexpr bool cuda_cannot_work(std::string_view reason) {
   for (const std::string_view known : {"built without CUDA", "too old", "CUDA driver"})
@@ -29,7 +29,7 @@ constexpr bool cuda_is_expected(std::string_view setting, std::string_view reaso
   return setting == "1" || (setting != "0" && seen && !cuda_cannot_work(reason));
 }
 
-/// Whether NVIDIA's driver shows a GPU (/dev/nvidia0 and so on) that CUDA_VISIBLE_DEVICES does not hide.
+/// True if NVIDIA's driver shows a GPU (/dev/nvidia0 and so on) that CUDA_VISIBLE_DEVICES does not hide.
 inline bool driver_shows_gpu() {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr && (*visible == '\0' || *visible == '-')) return false;
@@ -43,7 +43,8 @@ inline bool driver_shows_gpu() {
   });
 }
 
-/// Why tests on `backend` are skipped here; empty where they run. The test fails, fatally, if CUDA is expected here.
+/// Returns why tests on `backend` are skipped here; empty where they run. The test fails, fatally, if CUDA is expected
+/// here.
 inline std::string missing_backend(numerics::Backend backend) {
   std::string reason;
   if (numerics::available(backend, &reason)) return "";

@@ -1,4 +1,5 @@
-// Samples taken while the field is off, by the definition, in float64: the truth for time segmentation.
+// The field sum gives samples taken while the field is off, by the definition, in float64: the truth for time
+// segmentation.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// How an assertion says that a busy machine moves it.
+// A matter of time is an assertion that a busy machine moves.
 #pragma once
 
 namespace echotrain {

@@ -1,4 +1,4 @@
-// Problems for the NUFFT's tests, and how wrong an answer may be.
+// A NUFFT problem has samples and images, and says how wrong an answer may be.
 #pragma once
 
 #include <cmath>

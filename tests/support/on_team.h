@@ -1,4 +1,4 @@
-// Whether several devices can work together here: threads on the CPU can, GPUs where there are two and NCCL.
+// A team can work together here where there are threads on the CPU, or two GPUs and NCCL.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace echotrain::testing {
 
-/// Why there is no team of two on this backend; empty when there is one.
+/// Returns why there is no team of two on this backend; empty when there is one.
 inline std::string no_team(numerics::Backend backend) {
   if (std::string reason = missing_backend(backend); !reason.empty() || backend == numerics::Backend::cpu)
     return reason;

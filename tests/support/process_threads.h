@@ -1,4 +1,4 @@
-// What the kernel says of this process's threads.
+// The kernel tells of this process's threads.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace echotrain {
 
-/// By their numbers.
+/// Returns the threads by their numbers.
 inline std::set<std::string> threads_now() {
   std::set<std::string> threads;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
@@ -17,7 +17,7 @@ inline std::set<std::string> threads_now() {
   return threads;
 }
 
-/// How often a thread has begun to wait.
+/// Returns how often a thread has begun to wait.
 inline std::int64_t waits_of(const std::string& thread) {
   std::ifstream status("/proc/self/task/" + thread + "/status");
   for (std::string line; std::getline(status, line);)

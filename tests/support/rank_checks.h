@@ -1,4 +1,4 @@
-// Checks that hold for any ranks, however they are connected. Each rank calls them.
+// A rank check holds for any ranks, however they are connected. Each rank calls it.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The machine's resources that a test uses.
+// The resources that a test uses are made for it, whatever the machine.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// One option of the server, set as a command line sets it.
+// A server option is set as a command line sets it.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace echotrain {
 
-/// `name` is the table's name or the flag. ConfigError when there is none, or the text does not fit it.
+/// Sets an option. `name` is the table's name or the flag. Throws ConfigError when there is none, or the text does not
+/// fit it.
 inline void set_option(config::ServerOptions& options, std::string_view name, const std::string& text) {
   const auto* option = config::server_option_table().find(name);
   if (option == nullptr) throw config::ConfigError({"command line", 0, 0}, "unknown option");

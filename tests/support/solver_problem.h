@@ -1,4 +1,4 @@
-// Problems for the solver's tests.
+// A solver problem is a sampling, with data, for the solver's tests.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct Sampling {
   std::vector<double> k;
   std::vector<float> w;
 };
-/// Denser towards the centre, as trajectories are.
+/// Samples more densely towards the centre, as trajectories do.
 inline Sampling make_sampling(std::size_t dims, std::size_t n, unsigned seed) {
   Random random(seed);
   Sampling s;

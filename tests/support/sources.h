@@ -1,4 +1,4 @@
-// Files of the sources that tests read: shipped pipelines, pages of docs/.
+// A source file that tests read is a shipped pipeline or a page of docs/.
 #pragma once
 
 #include <filesystem>

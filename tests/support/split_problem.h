@@ -1,4 +1,4 @@
-// A problem for the exact transform, which a team or ranks solve together and one device alone.
+// A split problem is one for the exact transform, which a team or ranks solve together and one device alone.
 #pragma once
 
 #include <algorithm>

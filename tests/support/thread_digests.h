@@ -1,4 +1,4 @@
-// Whether results depend on the number of threads.
+// The digests show whether results depend on the number of threads.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Ranks that are threads of the test's process, each with memory of its own as far as the code under test is concerned.
+// A thread rank is a thread of the test's process, with memory of its own as far as the code under test is concerned.
 #pragma once
 
 #include <algorithm>

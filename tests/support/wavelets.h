@@ -1,4 +1,4 @@
-// Daubechies' wavelets of four taps in float64, written out with loops.
+// The wavelets are Daubechies' of four taps in float64, written out with loops.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace echotrain::testing {
 using numerics::cdouble;
 using Extents3 = std::array<std::int64_t, 3>;  ///< z, y, x
 
-/// Of a line, low then high coefficients; or, not forward, of these the line: the transposed sums.
+/// Returns the low, then the high coefficients of a line; or, not forward, the line of these: the transposed sums.
 inline std::vector<cdouble> one_level(const std::vector<cdouble>& line, bool forward) {
   const double s = std::sqrt(3.0), d = 4 * std::sqrt(2.0);
   const double low[4] = {(1 + s) / d, (3 + s) / d, (3 - s) / d, (1 - s) / d};

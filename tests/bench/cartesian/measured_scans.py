@@ -39,7 +39,7 @@ def whole_2d(name):
 
 
 def header(shape, steps, mode):
-    """Of a volume [z, y, x]; `steps` of its lattice: z and y; `mode`: where its reference lines are."""
+    """The header of a volume [z, y, x]; `steps` of its lattice: z and y; `mode`: where its reference lines are."""
     space = "".join(f"<{axis}>{n}</{axis}>" for axis, n in zip("xyz", shape[::-1]))
     both = "".join(f"<{s}><matrixSize>{space}</matrixSize><fieldOfView_mm>{space}</fieldOfView_mm></{s}>"
                    for s in ("encodedSpace", "reconSpace"))  # fmt: skip

@@ -1,4 +1,4 @@
-// Delay and sum, the beamformer that f-k migration is measured against.
+// Delay and sum is the beamformer that f-k migration is measured against.
 #pragma once
 
 #include <complex>

@@ -1,4 +1,4 @@
-// F^H d by its definition, in float64, over whole images: what bench_fhd's errors are measured against.
+// The sums give F^H d by its definition, in float64, over whole images: bench_fhd's errors are measured against them.
 #pragma once
 
 #include <complex>

@@ -1,4 +1,4 @@
-// The first image of a server that was just started, of scans that nobody could know.
+// A first frame is the first image of a server that was just started, of a scan that nobody could know.
 #pragma once
 
 #include <cstdint>

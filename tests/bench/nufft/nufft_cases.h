@@ -1,4 +1,4 @@
-// The problems of bench_nufft: trajectories, and data whose transforms are judged.
+// A case of bench_nufft is a trajectory, and data whose transforms are judged.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ const NufftCase& nufft_case(const std::string& name);
 /// white: independent random numbers. ellipsoids: the head of Shepp and Logan seen by smooth coils, whose values span
 /// orders of magnitude: its k-space in closed form times the ramp of the trajectory (adjoint), or its voxels (forward).
 enum class NufftData { white, ellipsoids };
-/// What a case transforms: samples [sample, coil] for the adjoint, images [coil, image...] for the forward transform.
+/// Returns what a case transforms: samples [sample, coil] for the adjoint, images [coil, image...] for the forward
+/// transform.
 std::vector<numerics::cfloat> nufft_data(const NufftCase& which, const std::vector<double>& coordinates, NufftData data,
                                          numerics::ThreadPool& threads);
 

@@ -1,4 +1,4 @@
-// Some coils of readouts, on their way to a GPU.
+// The copy takes some coils of readouts to a GPU.
 #pragma once
 
 #include <cstdint>

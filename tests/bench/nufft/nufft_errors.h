@@ -1,4 +1,4 @@
-// How wrong a NUFFT's answer is: relative, ||got - truth|| / ||truth|| over all coils.
+// The error of a NUFFT's answer is relative: ||got - truth|| / ||truth|| over all coils.
 #pragma once
 
 #include <vector>
@@ -11,11 +11,13 @@ namespace echotrain::bench {
 /// run.
 inline constexpr int kCheckedPoints = 4096;
 
-/// Of images [coil, image...] from `samples` [sample, coil]. 2D: every voxel, against DirectAdjoint on the same backend
-/// (itself within 1.3e-6 of float64). 3D: at kCheckedPoints voxels, against a sum in float64.
+/// Returns the error of images [coil, image...] made from `samples` [sample, coil]. 2D: every voxel, against
+/// DirectAdjoint on the same backend (itself within 1.3e-6 of float64). 3D: at kCheckedPoints voxels, against a sum in
+/// float64.
 double adjoint_error(numerics::Context& context, const NufftCase& which, const std::vector<double>& coordinates,
                      const std::vector<numerics::cfloat>& samples, numerics::DeviceView<const numerics::cfloat> images);
-/// Of samples [sample, coil] from `images` [coil, image...], at kCheckedPoints samples, against a sum in float64.
+/// Returns the error of samples [sample, coil] made from `images` [coil, image...], at kCheckedPoints samples, against
+/// a sum in float64.
 double forward_error(numerics::Context& context, const NufftCase& which, const std::vector<double>& coordinates,
                      const std::vector<numerics::cfloat>& images, numerics::DeviceView<const numerics::cfloat> samples);
 

@@ -1,4 +1,4 @@
-// What a user waits for when a scan lies in the host's memory: not the transform alone.
+// The time from the host is what a user waits for when a scan lies in the host's memory: not the transform alone.
 #pragma once
 
 #include <benchmark/benchmark.h>

@@ -106,7 +106,7 @@ def ours(program, folder, k, data, gadget, options):
 
 
 class Bart:
-    """Of angles that all numbers share."""
+    """BART's reconstruction of angles that all numbers share."""
 
     def __init__(self, folder, k, data):
         self.folder, n = folder, MATRIX
@@ -133,7 +133,7 @@ class Bart:
         return np.fromfile(self.folder / "x.cfl", np.complex64).reshape(-1, MATRIX, MATRIX)
 
     def nlinv(self, steps):
-        """Of one slice; it takes the image's extents from the trajectory."""
+        """Reconstructs one slice; the image's extents follow from the trajectory."""
         quietly("bart", "nlinv", "-i", steps, "-t", "t1", "d", "x", cwd=self.folder)
         nx, ny = (int(n) for n in (self.folder / "x.hdr").read_text().splitlines()[1].split()[:2])
         x, y = (nx - MATRIX) // 2, (ny - MATRIX) // 2

@@ -47,7 +47,7 @@ pipeline:
   - regularised: {{scale: absolute, lambda: {weight}, {options}}}
   - image: {{component: complex}}
 """
-# Of each prior: what BART is told, the asked J and the iterations to reach it, our options, and the iterations of all programs; BART's
+# Each prior has what BART is told, the asked J and the iterations to reach it, our options, and the iterations of all programs; BART's
 # options are in its name.
 PRIORS = {
     "wavelet": ("W", 31.02, 18, "prior: wavelet, iterations: {}, tolerance: 0",
@@ -84,7 +84,7 @@ class Problem:
         self.mask = np.any(self.y != 0, axis=0)
 
     def objective(self, x, prior):
-        """Of BART's scale, in float64."""
+        """The objective at BART's scale, in float64."""
         axes = (-2, -1)
         coils = np.fft.ifftshift(self.maps.astype(complex) * x, axes=axes)
         samples = np.fft.fftshift(np.fft.fft2(coils, norm="ortho"), axes=axes)
@@ -131,7 +131,7 @@ class Problem:
 
 
 def seconds_of(process):
-    """Of the processor, by all threads of a process so far."""
+    """The processor time of all threads of a process so far."""
     fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -171,7 +171,7 @@ class Grasp(Series):
         return images.astype(complex) / n, seconds
 
     def sigpy(self, folder, python, iterations):
-        """Of the mirrored series, as poisson_brain.sigpy() has it."""
+        """Reconstructs the mirrored series, as poisson_brain.sigpy() does."""
         frames = len(self.data)
         order = [*range(frames), *reversed(range(frames))]
         results = sigpy(python, folder, "grasp", iterations, k=self.k[order], data=self.data[order], w=self.w[order],
@@ -229,7 +229,7 @@ class LowRank(Series):
         return np.fromfile(folder / "image.cfl", np.complex64).reshape(frames, ny, nx).astype(complex), seconds
 
 
-# Of each part of the body: value, centre, half axes, angle, and how much it takes up how late (seconds): half the field
+# Each part of the body has: value, centre, half axes, angle, and how much it takes up how late (seconds): half the field
 # of view is 1.
 UPTAKE = [(0.5, 0, 0, 0.8, 0.7, 0, 0, 0), (0.3, -0.35, 0.1, 0.25, 0.4, 20, 0.6, 0.8), (0.2, 0.35, 0.1, 0.2, 0.35, -15, 0.4, 1.4),
           (-0.2, 0, -0.45, 0.15, 0.12, 0, 0, 0), (0.1, 0.1, 0.45, 0.12, 0.08, 40, 1.2, 0.4), (0.1, -0.3, 0.1, 0.08, 0.1, 0, 0.5, 1.0)]  # fmt: skip

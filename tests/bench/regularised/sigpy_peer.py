@@ -20,7 +20,7 @@ from sigpy.mri.linop import Sense
 
 
 class Isotropic(sp.prox.Prox):
-    """Of weight times the sum of the norms over the first axis."""
+    """The proximal map of weight times the sum of the norms over the first axis."""
 
     def __init__(self, shape, weight):
         self.weight = weight

@@ -57,7 +57,7 @@ OPTIONS = {
     "wavelet": "prior: wavelet, iterations: 18, tolerance: 0",
     "total_variation": "prior: total_variation, iterations: 22, tolerance: 0, inner: 10",
 }
-# Of each blob: value, x, y and width as shares of the field of view, and how much it gains from the first frame to the last.
+# Each blob has: value, x, y and width as shares of the field of view, and how much it gains from the first frame to the last.
 BLOBS = [(1.0, 0, 0, 0.22, 0), (0.8, -0.15, 0.05, 0.06, 1.5), (0.6, 0.18, 0.1, 0.05, 0.8), (-0.5, 0.05, -0.2, 0.04, 0),
          (0.7, 0.1, 0.22, 0.03, 1.0), (0.5, -0.2, -0.15, 0.025, 0.5)]  # fmt: skip
 
@@ -159,7 +159,7 @@ class Server:
         self.address = (found[1], int(found[2]))
 
     def seconds(self):
-        """Of the processor, by all threads so far."""
+        """The processor time of all threads so far."""
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

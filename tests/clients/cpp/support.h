@@ -1,4 +1,4 @@
-// Temporary folders and hand-made images for the client's tests.
+// The support of the client's tests is temporary folders and hand-made images.
 #pragma once
 
 #include <gtest/gtest.h>

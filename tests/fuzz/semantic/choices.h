@@ -1,4 +1,4 @@
-// Choices that an input makes: sizes, numbers and parameters that are allowed and that few people would choose.
+// A choice that an input makes is a size, number or parameter that is allowed and that few people would choose.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What a header and a pipeline say of the images that leave: their size, their type, and that odd pixels are named.
+// The expected images follow from a header and a pipeline: their size, their type, and that odd pixels are named.
 #pragma once
 
 #include <array>

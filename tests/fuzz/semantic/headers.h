@@ -1,4 +1,4 @@
-// A legal ISMRMRD header that an input chooses, more or less for a pipeline.
+// The header that an input chooses is legal ISMRMRD, more or less for a pipeline.
 #pragma once
 
 #include <fmt/format.h>

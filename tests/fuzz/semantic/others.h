@@ -1,4 +1,4 @@
-// Images, waveforms and texts that an input puts among the readouts.
+// The other messages that an input puts among the readouts are images, waveforms and texts.
 #pragma once
 
 #include <fmt/format.h>

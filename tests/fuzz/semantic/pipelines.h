@@ -1,4 +1,5 @@
-// A legal pipeline that an input chooses: a shipped one, one with other parameters, or any chain of gadgets that fits.
+// The pipeline that an input chooses is legal: a shipped one, one with other parameters, or any chain of gadgets that
+// fits.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Readouts that an input chooses, for a header and a style: plain ones, among them odd ones.
+// The readouts that an input chooses are plain ones, among them odd ones, for a header and a style.
 #pragma once
 
 #include <algorithm>

@@ -315,7 +315,7 @@ TEST_P(CalibrationLinesTest, AsTheOptionsSay) {
 }
 
 TEST_P(CalibrationLinesTest, WhatHasNoLinesTakesTheSlices) {
-  // Of two contrasts, the first has reference lines; of two slices, too. The other contrast's frames end first.
+  // The first of two contrasts has reference lines, in both slices. The other contrast's frames end first.
   std::mt19937 random(39);
   std::vector<Acquisition> scan;
   std::vector<std::vector<std::size_t>> band(2);

@@ -1,4 +1,5 @@
-// An object in front of coils whose k-space is known in closed form, and scans of it that leave lines out.
+// A parallel scene is an object in front of coils whose k-space is known in closed form, and scans of it that leave
+// lines out.
 #pragma once
 
 #include <cmath>

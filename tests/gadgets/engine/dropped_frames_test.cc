@@ -137,7 +137,7 @@ TEST(DroppedFrames, SlicesShareWhatHasCome) {
   std::vector<Counters> list;
   for (int i = 0; i < 4; ++i)
     for (int slice = 0; slice < 2; ++slice) list.push_back({.step = i, .slice = slice});
-  // Of each slice, the windows of readouts 0 and 1, 1 and 2, 2 and 3: the last of each is new.
+  // Each slice has the windows of readouts 0 and 1, 1 and 2, 2 and 3: the last of each is new.
   Dropping slices("{readouts: 2, stride: 1, when_behind: drop_oldest}", testing::scan(list), 0);
   EXPECT_EQ(slices.frames.size() + slices.dropped(), 6u);
   EXPECT_EQ(slices.frames.rbegin()->second, (Numbers{5, 7}));

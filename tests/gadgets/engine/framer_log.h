@@ -1,4 +1,4 @@
-// What a framer makes of a list of readouts: which of them form a frame, and when each frame ends.
+// The framer log says what a framer makes of a list of readouts: which of them form a frame, and when each frame ends.
 #pragma once
 
 #include <algorithm>

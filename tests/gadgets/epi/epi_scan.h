@@ -1,4 +1,4 @@
-// A small EPI scan whose images are known in closed form: Gaussians seen by coils, on a trapezoidal gradient.
+// The EPI scan is small, and its images are known in closed form: Gaussians seen by coils, on a trapezoidal gradient.
 #pragma once
 
 #include <cmath>
@@ -47,7 +47,7 @@ class EpiScan {
   }
 
   protocol::Header header() const { return with(description()); }
-  /// With that text after the element `trajectory`.
+  /// Returns the header with that text after the element `trajectory`.
   protocol::Header with(const std::string& text, const std::string& parallel = "") const {
     std::string encoding = encoding_xml({.encoded = {spec_.n, spec_.n, 1},
                                          .trajectory = "epi",
@@ -78,7 +78,7 @@ class EpiScan {
            "</trajectoryDescription>";
   }
 
-  /// Where the samples of a line lie, in the order of time [cycles/pixel].
+  /// Returns where the samples of a line lie, in the order of time [cycles/pixel].
   const std::vector<double>& path(bool reversed) const { return paths_[reversed ? 1 : 0]; }
 
   Acquisition line(int y, bool reversed, int echo) const {

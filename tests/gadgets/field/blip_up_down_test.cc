@@ -43,7 +43,7 @@ class BlipUpDownTest : public OnBackend {
   }
 };
 
-/// Of the first coil.
+/// Returns the error of the first coil.
 double error_of(const protocol::Image& image) {
   auto values = pixels<cfloat>(image);
   values.resize(static_cast<std::size_t>(kPairRows * kPairColumns));

@@ -211,7 +211,7 @@ TEST_P(OffResonanceGadgetTest, BadInputIsRefused) {
               HasSubstr("sample_time_us of the readouts is 0"));
   EXPECT_THAT(refusal(gridded_with(""), {map}, [](auto& scan) { scan[3].head.center_sample = 9; }),
               HasSubstr("differ in sample_time_us or center_sample"));
-  // Of a sliding window, after readouts that agree.
+  // A sliding window is refused after readouts that agree.
   const std::string sliding =
       yaml("  - density_compensation: {method: from_data}\n  - off_resonance\n  - image: {component: complex}\n",
            "frame: {readouts: 12, stride: 6}\n");

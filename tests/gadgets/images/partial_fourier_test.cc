@@ -151,7 +151,7 @@ TEST_P(PartialFourierGadgetTest, TheLinesSayWhatWasFilled) {
   fill("pocs", scene.scan(8, 24));
   says(23, 1, 0);  // line 0 is its own opposite
   for (int y = 0; y < 24; ++y) EXPECT_EQ(is_zero(10, y), y == 0) << y;
-  // Of two cut axes, pocs fills all but the corners at their two cut sides: they have no opposites, so that the lines
+  // With two cut axes, pocs fills all but the corners at their two cut sides: they have no opposites, so that the lines
   // say what was acquired.
   fill("pocs", scene.scan(8, 24, 4));
   says(16, 8, 4);
@@ -185,7 +185,7 @@ TEST_P(PartialFourierGadgetTest, FiltersAreWindowsOverTheAcquiredPart) {
     return data;
   };
   constexpr double kPi = std::numbers::pi;
-  // Of y, the outermost sample is 12 from the centre, or 11 where the other side came in part.
+  // Along y, the outermost sample is 12 from the centre, or 11 where the other side came in part.
   const auto hann = [](double k, double width) { return k > width ? 0 : 0.5 + 0.5 * std::cos(kPi * k / width); };
   const auto tukey = [](double k, double width) {
     return k > width ? 0 : k < 0.75 * width ? 1 : 0.5 + 0.5 * std::cos(kPi * (k - 0.75 * width) / (0.25 * width));
@@ -258,7 +258,7 @@ TEST_P(PartialFourierGadgetTest, ImagesOfACutFieldOfViewAreCompleted) {
     for (int x = 9; x < 27; ++x) truth.push_back(scene.images[static_cast<std::size_t>(row * 36 + x)]);
   const std::string fft = "  - cartesian_kspace\n  - fft\n", homodyne = "  - partial_fourier: {method: homodyne}\n";
   EXPECT_LT(nrmse(image_by(fft + homodyne, header(spec), scene.scan(8, 25), here()), truth), 1e-5);
-  // Of echoes, the cut softens the edge.
+  // With partial echoes, the cut softens the edge.
   const auto echoes = scene.scan(0, 25, 10);
   const double zero_filled = nrmse(image_by(fft, header(spec), echoes, here()), truth),
                filled = nrmse(image_by(fft + homodyne, header(spec), echoes, here()), truth);

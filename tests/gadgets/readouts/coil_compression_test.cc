@@ -273,7 +273,7 @@ TEST_P(CoilCompressionTest, CalibrationThatComesFirstLetsNothingWait) {
   alone.push({lines[1]}, ReadoutKind::imaging);
   ASSERT_EQ(alone.given.size(), 3u);
 
-  // Of the middle of the frame alone, the same lines give the same virtual coils.
+  // The same lines, as the middle of the frame alone, give the same virtual coils.
   Alone center(GetParam(), {.channels = 3, .from = "center", .lines = 12});
   Alone calibration(GetParam(), {.channels = 3, .from = "calibration", .lines = 12});
   for (Alone* each : {&center, &calibration}) {

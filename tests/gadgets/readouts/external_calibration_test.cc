@@ -159,7 +159,7 @@ TEST_P(ExternalCalibrationTest, CoilsAreMatchedByTheirLabels) {
   EXPECT_EQ(noted(other, "calibration_from"), "");
   const auto unlabelled = scan(of_scene({"", "external", "before"}), scene_.frame(left_));
   EXPECT_EQ(unlabelled.warned("labels of this scan do not name its 5 coils"), 1);
-  // Labels that do not name the coils one by one are not kept with the lines, nor the lines.
+  // The store takes neither lines nor labels where the labels do not name the coils one by one.
   const auto unclear = scan(of_scene({"unclear", "separate", "", {"A"}}), scene_.references(left_));
   EXPECT_EQ(unclear.said(Level::info, "1 labels of the header do not name 5 coils"), 1);
 }
@@ -235,7 +235,7 @@ TEST_P(ExternalCalibrationTest, MissingLinesAreAWarningOrAnError) {
   }
   scan(of_scene({"before", "separate", ""}), scene_.references(left_));
   EXPECT_EQ(scan(of_scene({"", "external", "before"}), scene_.frame(left_), strict).images.size(), 1u);
-  // Of several measurements, one that is known.
+  // One of several measurements is known.
   auto several = of_scene({"", "external", "before"});
   several.dependencies = {{"Calibration", "before"}, {"SenMap", "nobody"}, {"Noise", "noise"}};
   EXPECT_EQ(noted(scan(several, scene_.frame(left_), strict), "calibration_from"), "store");

@@ -200,7 +200,7 @@ TEST_P(NoiseAdjustTest, CalibrationIsWhitenedAsImagingIs) {
   EXPECT_LT(off_white(out[0], covariance({measured}, kCoils), 2), 1e-5);
   EXPECT_EQ(out[0], out[1]);
 
-  // Of other coils than the noise: for whoever uses it to refuse.
+  // A readout of other coils than the noise is for whoever uses it to refuse.
   Acquisition other = readout(2, noise(6, random));
   const auto data = pixels<cfloat>({.pixels = other.data});
   set_flag(other, kCalibration);

@@ -1,4 +1,4 @@
-// A step's other end that is a function of the test: no process, no socket.
+// A fake peer is a step's other end that is a function of the test: no process, no socket.
 #pragma once
 
 #include <deque>

@@ -121,7 +121,7 @@ def test_a_hosts_json_of_any_length_holds_up_nobody(start):
 
 @pytest.mark.parametrize("sources", [[HOSTILE], [f"127.0.1.{i}" for i in range(1, 201)]], ids=["one", "many"])
 def test_a_scanner_waits_for_nobodys_long_configs(start, sources):
-    """Of one address, or of 200."""
+    """The configs come from one address, or from 200."""
     server = start("--max-connecting", 250)
     config = long_config()
     hostile = [connect(server, sources[i % len(sources)], config) for i in range(200)]

@@ -64,7 +64,7 @@ def seconds_by_thread(server):
 
 
 def used(before, after):
-    """Of threads that move bytes (at the process's nice, or before it), and of all [s]."""
+    """The time of threads that move bytes (at the process's nice, or before it), and of all [s]."""
     spent = [(nice, seconds - before.get(task, (0, 0))[1]) for task, (nice, seconds) in after.items()]
     return sum(s for nice, s in spent if nice <= os.nice(0)), sum(s for _, s in spent)
 

@@ -196,7 +196,7 @@ def test_each_line_finds_its_place(server, case, backend):
 
 
 def test_the_image_is_the_object(server, case, maps, backend):
-    """Of all coils by their maps. Zero-filled images are 40 % off and more where lines are left out."""
+    """The object is that of all coils by their maps. Zero-filled images are 40 % off and more where lines are left out."""
     config, given = pipeline(backend, True, 100, "1e-6"), maps[case.size]
     images = exchange(server.address, config, scans.read_messages(case.path), [maps_message(given)])
     coils = scans.read_array(case.path, "coil_truth").reshape(-1, *given.shape)
@@ -235,7 +235,7 @@ class Scanner:
         self.socket.sendall(b"".join(messages))
 
     def images(self):
-        """Of what has been received so far: a reply that lacks its CLOSE, perhaps the end of a message."""
+        """The images of what has been received so far: a reply that lacks its CLOSE, perhaps the end of a message."""
         try:
             return wire.parse(self.received + wire.close()).images
         except (AssertionError, ValueError, wire.struct.error):

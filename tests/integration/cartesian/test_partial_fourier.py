@@ -102,7 +102,7 @@ def test_one_real_object_from_either_side(server, backend, method):
 
 
 def test_measured_asymmetric_echoes(server, backend):
-    """Of each line 200 of 384 samples: too few on the short side to know the phase, and so it is left alone, with a
+    """Each line has 200 of 384 samples: too few on the short side to know the phase, and so it is left alone, with a
     warning."""
     path = measured("marcsous_parallel/half_echoes.h5")
     _, heads, _, _ = scans.read_acquisitions(path)
@@ -154,7 +154,7 @@ def test_lines_with_gaps_stay(server, backend):
 
 
 def window(n, first, last, shape, width=1.0, alpha=0.5, sigma=0.5):
-    """Of an axis whose samples first to last - 1 came, as docs/gadgets.md has it."""
+    """The window of an axis whose samples first to last - 1 came, as docs/gadgets.md has it."""
     k = np.abs(np.arange(n) - n // 2)
     edge = width * max(n // 2 - first, last - 1 - n // 2)
     if shape == "gaussian":
@@ -168,7 +168,7 @@ def window(n, first, last, shape, width=1.0, alpha=0.5, sigma=0.5):
                          ids=lambda options: "-".join(str(v) for v in options.values()))  # fmt: skip
 @pytest.mark.parametrize("first, last", [((0, 0), (24, 31)), ((7, 0), (24, 31)), ((0, 5), (20, 31))])
 def test_filter(server, backend, options, first, last):
-    """Of whole and of partial scans: the window is as wide as what came."""
+    """The window is as wide as what came, of whole and of partial scans."""
     random = np.random.default_rng(4).standard_normal((2, 2, 24, 31))
     scan = PartialScan((random[0] + 1j * random[1]).astype(np.complex64), first, last)
     text = ", ".join(f"{name}: {value}" for name, value in options.items())

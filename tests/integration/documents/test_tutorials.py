@@ -1,5 +1,5 @@
 """The tutorials and docs/start.md, word for word: the boxes marked `bash` of each page, in one shell that stops at the first
-failure. Boxes marked `sh`, or nothing, are what a reader does on another machine or over the network; what they leave
+failure. Boxes marked `sh`, or nothing, are what a reader does on other machines or over the network; what they leave
 is put in its place here. Ports are free ones in the place of those of the pages."""
 
 import os

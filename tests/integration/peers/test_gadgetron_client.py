@@ -71,7 +71,7 @@ def test_a_configuration_of_its_own(server, kspace, xml):
                                     named("default_measurement_dependencies.xml"), named("default.xml")],
                          ids=["text", "unknown_name", "known_name"])  # fmt: skip
 def test_the_question_before_a_measurement(server, config):
-    """Of a header that names a noise scan: is that known? Configuration and CLOSE; any TEXT would abort the client."""
+    """Is the noise scan known that a header names? Configuration and CLOSE; any TEXT would abort the client."""
     client, _ = peers.play(server.address, [*config, peers.CLOSE], peers.Gadgetron())
     assert client.texts == [] and client.images == [] and client.answers == []
 

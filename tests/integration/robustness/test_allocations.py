@@ -44,7 +44,7 @@ def witness(server):
 
 
 def numbers(calls):
-    """Of the calls that fail: one at random of each equal part, or all, also those that only a failure brings."""
+    """The numbers of calls that fail: one at random of each equal part, or all, also those that only a failure brings."""
     if FULL:
         return itertools.count(1)
     parts = min(calls, SAMPLED // len(stopping.FAMILIES))

@@ -57,7 +57,7 @@ def planted(messages):
 
 
 def thinned(messages, keep):
-    """Of the readouts (or the images, where there are no readouts) only those whose number is in `keep`, and the last."""
+    """Only those readouts (or images, where there are no readouts) whose number is in `keep`, and the last."""
     kinds = [kind for kind, _, _ in messages]
     data = wire.ACQUISITION if wire.ACQUISITION in kinds else wire.IMAGE
     numbers = [i for i, kind in enumerate(kinds) if kind == data]

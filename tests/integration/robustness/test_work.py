@@ -24,7 +24,7 @@ def own_server(tmp_path_factory):
 
 
 def cpu_seconds(server):
-    """Of the server's threads so far (proc(5): utime and stime are the 12th and 13th after the name)."""
+    """The processor time of the server's threads so far (proc(5): utime and stime are the 12th and 13th after the name)."""
     fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

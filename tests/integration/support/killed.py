@@ -212,7 +212,7 @@ class Stores:
         assert self.failure is None, self.failure
 
     def check_noise(self, server, most=8):
-        """Of the newest: others have been asked for before."""
+        """Asks for the newest: others have been asked for before."""
         for name in list(self.kept)[-most:]:
             question = wire.query(f"echotrain::noise_matrix/{name}")
             messages = [wire.config_file("cartesian_2d"), question, wire.close()]

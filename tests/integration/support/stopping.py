@@ -199,7 +199,7 @@ def _off_resonance(name, _):
 
 LEFT_OUT = ("--acceleration", 2, "--calibration", 16, "--matrix", 48, "--coils", 4)
 RADIAL = (32, 2, 4, 60, 64)  # matrix, dimensions, coils, spokes, samples
-# Of each family of pipelines one, and what makes a small scan for it.
+# One pipeline of each family, and what makes a small scan for it.
 FAMILIES = {
     "cartesian_2d": _sent(cartesian, 32, 2, 2),
     "cartesian_grappa": _made_by("--trajectory", "cartesian", *LEFT_OUT),

@@ -73,7 +73,7 @@ def test_the_gated_image_is_that_of_a_body_at_expiration(server, breathing, tmp_
         assert len(heads) == 1
         errors[name] = reference.nrmse(images[0, 0, 0], truth)
     print(", ".join(f"{name} {error:.4f}" for name, error in errors.items()))
-    # Of the 35 % nearest to expiration, the body has moved by up to 0.7 mm where it is not below 0.1 of a breath: beside
+    # In the 35 % nearest to expiration, the body has moved by up to 0.7 mm where it is not below 0.1 of a breath: beside
     # what gridding leaves of a held breath, little; of all, by 20 mm.
     assert errors["gated"] < 1.5 * errors["held"]
     assert errors["gated"] < 0.4 * errors["all"]

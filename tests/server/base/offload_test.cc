@@ -32,7 +32,7 @@ class FairQueueTest : public testing::Test {
     open_ = now;
     opened_.notify_all();
   }
-  /// Of those that have begun, one ends.
+  /// Lets one of those that have begun end.
   void let_one_pass() {
     const std::scoped_lock lock(mutex_);
     ++passes_;

@@ -96,7 +96,7 @@ TEST(Turns, AnAddressThatNoLongerComputesLeavesItsPart) {
   EXPECT_TRUE(soon([&] { return many.most() == 6; })) << "after a second";
 }
 
-/// Of 12 cores two addresses have 6 each, and leave half of that free for others, whoever helps.
+/// Two addresses have 6 of 12 cores each, and leave half of that free for others, whoever helps.
 TEST(Turns, HelpersLeaveCoresToOtherAddresses) {
   const auto turns = std::make_shared<Turns>(12);
   const auto first = turns->scan("10.0.0.1"), second = turns->scan("10.0.0.2");

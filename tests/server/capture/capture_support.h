@@ -1,4 +1,4 @@
-// For tests of raw capture: a folder that goes away, a view of its files, and disks that misbehave.
+// The support of tests of raw capture is a folder that goes away, a view of its files, and disks that misbehave.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Without the checksums of what is there, and the folder's salt.
+  /// Returns the files without the checksums of what is there, and without the folder's salt.
   std::set<std::string> names() const {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) names.insert(entry.path().filename());

@@ -1,4 +1,4 @@
-// For tests of DICOM output: a folder that goes away, peers that do as they are told, and an image.
+// The support of tests of DICOM output is a folder that goes away, peers that do as they are told, and an image.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -109,7 +109,7 @@ TEST(DicomSender, APeerWithoutRoomOrWithoutAnyAnswerKeepsAllFilesWaiting) {
     RunningSender it({.tries = 2, .retry_s = 0.002, .echo_s = 3600});
     it.peer->answer_to("1", {kind, "no"});
     it.peer->answer_to("2", {kind, "no"});
-    // Of not_taken, a C-ECHO must not be answered either; a full peer answers it.
+    // With not_taken, a C-ECHO must not be answered either; a full peer answers it.
     if (kind == Kind::not_taken) it.peer->answer(std::deque<DicomReply>(4000, {Kind::not_taken, "silence"}));
     it.put("1");
     it.put("2");

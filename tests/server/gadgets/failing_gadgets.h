@@ -1,4 +1,4 @@
-// Gadgets that fail, for tests of what the server does then.
+// A failing gadget shows what the server does then.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Gadgets that go on when a test lets them.
+// A held gadget goes on when a test lets it.
 #pragma once
 
 #include <chrono>

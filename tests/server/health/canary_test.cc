@@ -122,7 +122,7 @@ TEST_F(CanaryTest, NobodyIsAskedWithoutAProgram) {
   canary.stop();
 }
 
-// Of several GPUs that worked together, nobody knows which one failed.
+// Nobody knows which one of several GPUs that worked together failed.
 TEST_F(CanaryTest, TriesAllDevicesOfAScan) {
   canary_.use(shell("exit 0"));
   for (int i = 0; i < Canary::kFailures; ++i) canary_.scan_failed({0, 3}, "unknown error");

@@ -101,7 +101,7 @@ TEST_F(ScanTurnTest, ANewScanKeepsThePlaceOnItsBackendOnly) {
   EXPECT_TRUE(other.has_place());
 }
 
-// Of a scan that would need more than one address or session may have the header is true.
+// The header is true of a scan that would need more than one address or session may have.
 TEST_F(ScanTurnTest, AScanThatHasToEndHearsWhetherItsHeaderIsToBlame) {
   ScanTurn modest = turn("a"), large = turn("b"), cut = turn("c");
   modest.ask_for_memory({Backend::cpu, 10, 0, 10});

@@ -29,7 +29,7 @@ class Pause : public testing::Test {
     options_.pause_s = 1;  // long enough for a Talker on a busy machine
   }
 
-  /// Of a scan of two frames without a pause.
+  /// The images of a scan of two frames without a pause.
   static const std::vector<std::string>& truth() {
     static const std::vector<std::string> truth =
         TestServer().exchange(kPauseStart + wire::frame(0) + wire::frame(1) + wire::close()).reproducible_images();

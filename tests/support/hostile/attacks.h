@@ -1,4 +1,4 @@
-// What hostile clients do: each attack is one connection that a server has once suffered from, or would.
+// An attack is one connection of a hostile client that a server has once suffered from, or would.
 #pragma once
 
 #include <span>

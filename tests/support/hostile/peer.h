@@ -1,5 +1,5 @@
-// One connection to the server, of a client that does not play by the rules. Nothing here throws: what the other side
-// does to a connection is part of the game.
+// A hostile peer is one connection to the server of a client that does not play by the rules. Nothing here throws: what
+// the other side does to a connection is part of the game.
 #pragma once
 
 #include <netinet/in.h>
@@ -15,7 +15,7 @@ namespace echotrain::hostile {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// What one kind of attack has done, and heard. Shared by all clients.
+/// The counts of what one kind of attack has done, and heard. Shared by all clients.
 struct Counts {
   std::atomic<std::uint64_t> connections = 0;
   std::atomic<std::uint64_t> unreachable = 0;         ///< no connection came about
@@ -24,7 +24,7 @@ struct Counts {
   std::atomic<std::uint64_t> sent = 0, received = 0;  ///< bytes
 };
 
-/// Where clients connect from and to, and when all of them end.
+/// The addresses that clients connect from and to, and the time when all of them end.
 struct Target {
   sockaddr_in source{}, server{};
   Clock::time_point end{};

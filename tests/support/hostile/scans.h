@@ -1,4 +1,4 @@
-// Scans that are legal on the wire and unkind to whom they reach, as bytes.
+// A hostile scan is legal on the wire and unkind to whom it reaches.
 #pragma once
 
 #include <random>

@@ -1,4 +1,4 @@
-// Cartesian scans of several contrasts whose images are known, and pipelines run through a registry of the test's own.
+// The contrasts are Cartesian scans whose images are known; pipelines run through a registry of the test's own.
 #pragma once
 
 #include <string>

@@ -237,7 +237,7 @@ TEST_P(CgSenseRealtimeTest, AFrameAfterASpike) {
     ASSERT_EQ(out.images.size(), 8u);
     for (std::size_t f = 0; f < 8; ++f) {
       if (f == spoiled) continue;
-      // Of one frame that begins with nothing, the scan's first without a spike is the measure.
+      // The measure of a frame that begins with nothing is the first of the scan without a spike.
       EXPECT_LT(magnitude_error(out.images[f], truth), 1.1 * magnitude_error(without.images[0], truth)) << f;
     }
     EXPECT_EQ(out.warned("(a spike?)"), 1);

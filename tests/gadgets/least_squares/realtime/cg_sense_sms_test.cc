@@ -107,7 +107,7 @@ TEST_P(CgSenseSmsTest, AFrameAfterASpike) {
     ASSERT_EQ(out.images.size(), 12u);
     for (std::size_t i = 0; i < 12; ++i) {
       if (i / 2 == spoiled) continue;
-      // Of one frame that begins with nothing, the scan's first without a spike is the measure.
+      // The measure of a frame that begins with nothing is the first of the scan without a spike.
       const auto& truth = slices.objects[i % 2];
       EXPECT_LT(error_of_slice(out.images[i], truth), 1.1 * error_of_slice(without.images[i % 2], truth))
           << spoiled << ", " << i;
@@ -116,7 +116,7 @@ TEST_P(CgSenseSmsTest, AFrameAfterASpike) {
   }
 }
 
-// Of the sets of slices 0, 2 and 1, 3, each has frames of its own. The header says how many slices are excited at once.
+// The sets of slices 0, 2 and 1, 3 have frames of their own. The header says how many slices are excited at once.
 TEST_P(CgSenseSmsTest, SetsOfSlices) {
   const SmsSlices slices(2);
   std::vector<Acquisition> scan;

@@ -17,7 +17,7 @@
 namespace echotrain::numerics {
 namespace {
 
-// Of 4 MiB on; neither a multiple of what one core takes at once nor of a page.
+// Copies are large from 4 MiB on; this one is neither a multiple of what one core takes at once nor of a page.
 constexpr std::int64_t kLarge = (9 << 20) + 12345;
 
 TEST(LargeCopies, EachByteIsCopiedAndCleared) {

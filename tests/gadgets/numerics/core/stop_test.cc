@@ -141,8 +141,8 @@ constexpr double kSlower = 4;
 #else
 constexpr double kSlower = 1;
 #endif
-/// Of two threads together. Each ends its step (20 ms, at most 16 times as long where the steps before were short), and
-/// memory is freed: 0.13 s was the most that was seen in some hundred stops.
+/// The bound holds for two threads together. Each ends its step (20 ms, at most 16 times as long where the steps before
+/// were short), and memory is freed: 0.13 s was the most that was seen in some hundred stops.
 constexpr double kBound_s = kSlower * 0.3;
 /// Qhull runs on one thread, beside one that looks at the token every 10 ms; each point that it still adds may be a
 /// slow one.

@@ -223,7 +223,7 @@ TEST(ThreadPoolTest, OnlyItsOwnHelpersWakeACaller) {
   EXPECT_LE(afterwards - asleep, 3) << "none, and some for the lock where that came first";
 }
 
-/// Of three helpers, the one caller of a group gets as much help as the six of another: half, so that helpers do about
+/// The one caller of a group gets as much help of three helpers as the six of another: half, so that helpers do about
 /// 1.5 of 2.5 parts of its work. Seven that count alike would leave it 3/7 of a helper: 0.3 of its work.
 TEST(ThreadPoolTest, GroupsAreHelpedAlike) {
   using namespace std::chrono_literals;
@@ -304,7 +304,7 @@ struct Lender : LendsHelpers {
   int most_helpers() const override { return most; }
 };
 
-/// Of four helpers as many as the lender says, for two callers of a group together.
+/// Two callers of a group together get as many of four helpers as the lender says.
 TEST(ThreadPoolTest, ALenderBoundsTheHelpersOfAGroup) {
   using namespace std::chrono_literals;
   const ThreadPool threads(5);

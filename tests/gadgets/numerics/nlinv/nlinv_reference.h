@@ -1,4 +1,4 @@
-// NLINV by its definition in float64: the truth that the fast one is compared with.
+// The reference is NLINV by its definition in float64: the truth that the fast one is compared with.
 #pragma once
 
 #include <complex>

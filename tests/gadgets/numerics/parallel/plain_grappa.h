@@ -1,4 +1,4 @@
-// GRAPPA by its definitions in float64: equations written out, rows filled one sample at a time.
+// Plain GRAPPA follows its definitions in float64: equations written out, rows filled one sample at a time.
 #pragma once
 
 #include <Eigen/Dense>

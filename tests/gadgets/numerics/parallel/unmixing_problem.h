@@ -1,4 +1,4 @@
-// An accelerated frame with its reference lines and maps, and sums by their definitions.
+// An unmixing problem is an accelerated frame with its reference lines and maps, and sums by their definitions.
 #pragma once
 
 #include "gadgets/numerics/fft/line_images.h"

@@ -1,4 +1,4 @@
-// SmsSlices that were excited at once, simulated in float64.
+// The slices were excited at once; they are simulated in float64.
 #pragma once
 
 #include "tests/gadgets/scan.h"
@@ -16,7 +16,7 @@ inline protocol::Header sms_header(int planes = 1, int sets = 1, const std::stri
                  .parallel = parallel});
 }
 
-/// SmsSlices with other objects and other sensitivities, the sum of whose squares is 1.
+/// Slices with other objects and other sensitivities, the sum of whose squares is 1.
 struct SmsSlices {
   int m, coils;
   std::vector<std::vector<cdouble>> objects, maps;  // of each slice: [y, x], [coil, y, x]
