@@ -260,7 +260,7 @@ def _sizes(matrix: Numbers, z: Optional[int]) -> Sizes:
 
 
 def _lengths(fov: Optional[Numbers], matrix: Sizes) -> Lengths:
-    """Where only x, or x and y, are given, voxels in z are as long as in x."""
+    """The field of view; where only x, or x and y, are given, voxels in z are as long as in x."""
     if fov is None:
         return float(matrix[0]), float(matrix[1]), float(matrix[2])
     given = [float(length) for length in np.atleast_1d(np.asarray(fov))]

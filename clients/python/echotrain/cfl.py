@@ -18,7 +18,7 @@ _COUNTERS = {5: "contrast", 10: "repetition", 11: "phase", 13: "slice", 14: "ave
 
 
 def is_cfl(path: PathLike) -> bool:
-    """Whether NAME, NAME.cfl or NAME.hdr is one of BART's pairs."""
+    """True if NAME, NAME.cfl or NAME.hdr is one of BART's pairs."""
     base = _base(path)
     return base.with_name(base.name + ".hdr").is_file() and base.with_name(base.name + ".cfl").is_file()
 

@@ -29,7 +29,7 @@ _TICK_S = 0.1
 
 
 def preamble(pipeline: Pipeline, token: str, scan: Scan) -> bytes:
-    """What is sent before the first readout."""
+    """The messages that are sent before the first readout."""
     return encode_pipeline(pipeline, token) + codec.encode_header(scan.xml)
 
 
@@ -115,7 +115,7 @@ class _Running:
 
 
 class Client:
-    """Where to send scans. Every reconstruct() has a connection of its own; several may run at a time.
+    """A server to send scans to. Every reconstruct() has a connection of its own; several may run at a time.
 
     tls: connect with TLS (True, or an ssl.SSLContext); `ca` names certificates to trust (default: the system's),
     `cert` and `key` the client's own, for servers that want one.
@@ -233,7 +233,7 @@ class Client:
             self._running.discard(running)
 
     def query(self, name: str) -> str:
-        """What the server says of itself: "echotrain::version", "echotrain::pipelines", "gadgetron::info", ..."""
+        """The server's answer about itself: "echotrain::version", "echotrain::pipelines", "gadgetron::info", ..."""
         running = _Running(self.server, codec.encode_query(name), (), None)
         try:
             answer: Union[str, None] = None

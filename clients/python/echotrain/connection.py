@@ -1,4 +1,4 @@
-"""Where the server is, and a connection to it."""
+"""A connection to a server, and the server's address."""
 
 from __future__ import annotations
 

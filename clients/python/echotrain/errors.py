@@ -1,4 +1,4 @@
-"""What can go wrong. Everything raised on purpose is an EchotrainError."""
+"""The errors of this package: everything raised on purpose is an EchotrainError."""
 
 from __future__ import annotations
 

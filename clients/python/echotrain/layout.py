@@ -101,7 +101,7 @@ LAST_IN_MEASUREMENT = 1 << 24
 
 
 def is_ismrmrd(value: Any) -> bool:
-    """Whether `value` has a type of the package ismrmrd. Does not import the package."""
+    """True if `value` has a type of the package ismrmrd. Does not import the package."""
     return type(value).__module__.split(".")[0] == "ismrmrd"
 
 

@@ -1,4 +1,4 @@
-"""What a scan is made of: readouts, waveforms and images (image.py), or those of the package `ismrmrd` (optional)."""
+"""The messages of a scan: readouts, waveforms and images (image.py), or those of the package `ismrmrd` (optional)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the command line leaves images."""
+"""The files and folders in which the command line leaves images."""
 
 from __future__ import annotations
 

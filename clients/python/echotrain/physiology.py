@@ -69,7 +69,7 @@ def r_waves(stamps: Any, readout_ms: float, tick_ms: float = 2.5) -> Array:
 
 
 def physiology_text(waves: Any, source: str) -> str:
-    """What `echotrain simulate --physiology` reads: a line of each R wave."""
+    """The text that `echotrain simulate --physiology` reads: a line of each R wave."""
     lines: List[str] = [f"# R waves [ms], from the stamps of {source}"]
     lines += [f"r {wave:.3f}" for wave in waves]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ Window = Tuple[float, float]
 
 
 def shown(pixels: Array) -> Array:
-    """What a picture shows of pixels: the magnitude of complex ones, others as they are; float64."""
+    """The values that a picture shows of pixels: the magnitude of complex ones, others as they are; float64."""
     return np.asarray(np.abs(pixels) if np.iscomplexobj(pixels) else pixels, np.float64)
 
 

@@ -1,4 +1,4 @@
-"""What a client asks for: a pipeline's name, or a pipeline of its own, and a token where the server wants one."""
+"""The pipeline that a client asks for: its name, or a pipeline of its own, and a token where the server wants one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent: a header, and readouts from wherever they come."""
+"""A scan to send: a header, and readouts from wherever they come."""
 
 from __future__ import annotations
 

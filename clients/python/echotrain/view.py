@@ -22,7 +22,7 @@ def require_matplotlib() -> Any:
 
 
 def can_show(pyplot: Any) -> bool:
-    """Whether matplotlib has windows here."""
+    """True if matplotlib has windows here."""
     drawing_only = {"agg", "cairo", "pdf", "pgf", "ps", "svg", "template"}
     return str(pyplot.get_backend()).lower() not in drawing_only
 
