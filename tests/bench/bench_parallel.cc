@@ -1,10 +1,9 @@
-// From the last reference line to what an accelerated Cartesian scan is reconstructed with, on random data: 32 coils,
-// 24 lines of 256, kernels of 5 x 4, R=3, an image of 256 x 256.
+// The bench measures the way from the last reference line to what an accelerated Cartesian scan is reconstructed with,
+// on random data: 32 coils, 24 lines of 256, kernels of 5 x 4, R=3, an image of 256 x 256.
 //   kernels/...   the fit of the kernels; error: of the weights, against normal equations solved in float64 by Eigen
 //   weights/...   all that `grappa` makes: kernels, sensitivities, unmixing weights and corrected rows; *_ms: its
-//   steps,
-//                 one after another, each with a wait for the device after it; difference: of the unmixing weights from
-//                 the CPU's
+//                 steps, one after another, each with a wait for the device after it; difference: of the unmixing
+//                 weights from the CPU's
 //   gfactor/...   the same with g-factors
 // Times are medians of 20.
 #include <benchmark/benchmark.h>

@@ -29,7 +29,7 @@
 #include "gadgets/numerics/toeplitz/toeplitz.h"
 #include "tests/support/bench_resources.h"
 
-/// In sincos_loop.cc: image[0] = sum_s (re + i im)_s exp(2 pi i k_s . (x, y, z)).
+/// Computes, in sincos_loop.cc, image[0] = sum_s (re + i im)_s exp(2 pi i k_s . (x, y, z)).
 void sum_of_waves(const float* kx, const float* ky, const float* kz, const float* re, const float* im,
                   std::int64_t samples, float x, float y, float z, float* image);
 
@@ -393,7 +393,7 @@ int main(int argc, char** argv) {
         ->Repetitions(repetitions)
         ->ReportAggregatesOnly(true);
   };
-  // For cases that measure the time themselves.
+  // Adds cases that measure the time themselves.
   const auto add_timed = [](const std::string& name, auto run, int repetitions) {
     RegisterBenchmark(name.c_str(), run)
         ->Unit(benchmark::kMillisecond)

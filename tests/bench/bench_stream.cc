@@ -1,6 +1,6 @@
-// What a client sees of the server: rates and times of whole scans over loopback, the client and a server process on
-// the same machine. Scans are encoded beforehand. Beside the ingest, in the same run, the same bytes over a plain
-// loopback socket, which is the ceiling.
+// The bench measures what a client sees of the server: rates and times of whole scans over loopback, the client and a
+// server process on the same machine. Scans are encoded beforehand. Beside the ingest, in the same run, the same bytes
+// go over a plain loopback socket, which is the ceiling.
 //
 //   bench_stream [--backend auto|cpu|cuda] [--frames N] [--latency] [--idle S] [--seed N] [Google Benchmark's options]
 //
@@ -88,7 +88,7 @@ const std::map<std::string, ScanShape> kIngest = {
      {.pipeline = "passthrough", .matrix = 64, .samples = 128, .channels = 2, .readouts = 64, .frames = 3125}}};
 const ScanShape kCartesian{.pipeline = "cartesian_2d", .frames = 40};
 const ScanShape kGrappa{.pipeline = "cartesian_grappa", .frames = 40, .acceleration = 3, .calibration = 24};
-/// What cartesian_2d does with all lines, for scans that leave some out: their images alias.
+/// A chain that does with all lines what cartesian_2d does, for scans that leave some out: their images alias.
 constexpr const char* kPlain = R"(echotrain: 1
 name: plain
 description: plain transforms
@@ -156,7 +156,8 @@ void add_whole_scans(const ServerProcess& server) {
       [=] { run("radial", kRadial); }, [=](benchmark::State&) { return run("radial", kRadial); });
 }
 
-/// By the server's clock, one after another but for the first, which is the sum of the next three.
+/// Returns the parts of the time by the server's clock, one after another but for the first, which is the sum of the
+/// next three.
 std::vector<std::pair<std::string, const std::vector<double>*>> parts_of(const PacedTimes& times) {
   return {{"server", &times.server_ms},
           {"queue", &times.queue_ms},

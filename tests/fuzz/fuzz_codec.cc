@@ -61,7 +61,7 @@ Outcome receive(std::span<const std::byte> bytes, const protocol::Limits& limits
   }
   for (std::size_t i = 0; i < held.size(); ++i)
     require(encoded(held[i]) == outcome.messages[i], "a message changed while it was held");
-  // How much is pending after a refusal depends on the pieces.
+  // The number of pending bytes after a refusal depends on the pieces.
   if (outcome.error.empty()) outcome.pending = buffer.pending_bytes();
   return outcome;
 }

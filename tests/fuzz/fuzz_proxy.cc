@@ -1,4 +1,4 @@
-// What a balancer says before the client's first byte: a client that is named in it, or a reason.
+// The target reads what a balancer says before the client's first byte: a client that is named in it, or a reason.
 #include "server/net/proxy_header.h"
 #include "tests/fuzz/fuzz.h"
 

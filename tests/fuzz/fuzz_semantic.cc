@@ -62,7 +62,7 @@ struct Script {
   }
 };
 
-/// What the scan is and what comes of it, for people: ECHOTRAIN_FUZZ_SHOW=1 build-fuzz/bin/fuzz_semantic INPUT.
+/// Prints what the scan is and what comes of it, for people: ECHOTRAIN_FUZZ_SHOW=1 build-fuzz/bin/fuzz_semantic INPUT.
 template <class... A>
 void show(fmt::format_string<A...> format, A&&... values) {
   static const bool wanted = std::getenv("ECHOTRAIN_FUZZ_SHOW") != nullptr;

@@ -1,4 +1,5 @@
-// What a client may send as a pipeline: YAML, the pipeline in it, and whether its gadgets fit together.
+// The target reads what a client may send as a pipeline: YAML, the pipeline in it, and whether its gadgets fit
+// together.
 #include "config/pipeline_spec.h"
 #include "config/yaml_reader.h"
 #include "gadgets/engine/pipeline.h"

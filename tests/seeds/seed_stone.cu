@@ -99,8 +99,8 @@ __global__ void constant_kernel(Positions at, int tile, int voxels, Sums sums) {
   sums.im[n] = im;
 }
 
-/// As constant_kernel, with the samples of the tile as five arrays in the same constant memory: the dashed lines of the
-/// seed's figure 8.
+/// Does the same as constant_kernel, with the samples of the tile as five arrays in the same constant memory: the
+/// dashed lines of the seed's figure 8.
 template <int Unroll>
 __global__ void constant_arrays_kernel(Positions at, int tile, int voxels, Sums sums) {
   const int n = voxel_of_thread();

@@ -1,4 +1,4 @@
-// What the service manager is told, and a device that is lost.
+// The supervision tells the service manager of a server's life, and of a device that is lost.
 #include "server/supervision.h"
 
 #include <fmt/format.h>

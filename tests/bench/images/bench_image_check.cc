@@ -1,6 +1,6 @@
-// What the check of images that leave costs (pixels that are not finite or cut, images of zeros): the conversion to
-// pixels with and without it, by turns, and beside both the whole time of a frame, from readouts to its image, check
-// included. check_of_frame is the part of a frame's time that the check takes.
+// The bench measures what the check of images that leave costs (pixels that are not finite or cut, images of zeros):
+// the conversion to pixels with and without it, by turns, and beside both the whole time of a frame, from readouts to
+// its image, check included. check_of_frame is the part of a frame's time that the check takes.
 //   frame/BACKEND/...        Cartesian, and a sliding window of radial readouts, with the gadgets of the shipped
 //                            cartesian_cine and radial_realtime
 // Counters are the least of many runs, in microseconds; on a GPU runs are many conversions in a row.

@@ -1,5 +1,6 @@
-// What those who look at the live page cost a scan, and how many images reach one of them: viewers as browsers are,
-// each with the stream of events and a connection on which it asks for the newest image, one after another.
+// The bench measures what viewers of the live page cost a scan, and how many images reach one of them: viewers as
+// browsers are, each with the stream of events and a connection on which it asks for the newest image, one after
+// another.
 //
 //   bench_live [--backend cpu|cuda] [--viewers 20] [--rounds 5] [--frames 600]
 //

@@ -42,7 +42,7 @@ std::vector<double> kooshball(int readouts, int samples) {
   return k;
 }
 
-/// For the adjoint alone, with sums that may add an error.
+/// The options for the adjoint alone, with sums that may add an error.
 numerics::NufftOptions adjoint_only(int width, double oversampling, double slack) {
   return {.kernel_width = width, .oversampling = oversampling, .use = numerics::NufftUse::adjoint, .slack = slack};
 }

@@ -68,7 +68,7 @@ class Scan {
     link_.copy<cfloat>(raw_.cview(), arrived_.view());
     link_.synchronize();
   }
-  /// From the readouts in host memory to the magnitudes in host memory.
+  /// Goes from the readouts in host memory to the magnitudes in host memory.
   void reconstruct(int parts, bool as_they_come) {
     for (int part = 0; part < parts; ++part) {
       const auto [begin, shape] = readouts_of(part, parts);

@@ -1,4 +1,4 @@
-// What flows through a pipeline.
+// The items are what flows through a pipeline.
 #include "gadgets/api/items.h"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ Paced paced(const protocol::Header& header, const std::vector<Acquisition>& scan
   return out;
 }
 
-/// With the scan in one batch, of which every frame ends before anything can be prepared.
+/// Returns the images of the scan in one batch, of which every frame ends before anything can be prepared.
 std::vector<std::vector<cfloat>> images_at_once(const protocol::Header& header, const std::vector<Acquisition>& scan) {
   std::vector<std::vector<cfloat>> out;
   for (const auto& image : run(kGrappa, header, scan).images) out.push_back(pixels<cfloat>(image));

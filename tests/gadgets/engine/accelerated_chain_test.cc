@@ -1,4 +1,4 @@
-// Which chain of a pipeline a scan goes through: by the header's R.
+// The header's R decides which chain of a pipeline a scan goes through.
 #include <gmock/gmock.h>
 
 #include "gadgets/engine/ranked_pipeline.h"
@@ -148,8 +148,8 @@ TEST(AcceleratedChain, RanksChooseAlike) {
   EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
-// What cartesian_2d and its kin do with accelerated scans differs from cartesian_grappa in what follows the images
-// only.
+// The chain by which cartesian_2d and its kin treat accelerated scans differs from cartesian_grappa in what follows the
+// images only.
 TEST(AcceleratedChain, OfShippedPipelinesIsThatOfCartesianGrappa) {
   const config::PipelineLibrary library({shipped_pipelines()});
   const auto& grappa = library.find("cartesian_grappa")->gadgets;

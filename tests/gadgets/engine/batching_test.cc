@@ -1,5 +1,5 @@
-// How a scan arrives does not change its images: any split into batches gives the same bits or, where readouts are
-// gridded as they come, the same numbers up to the rounding of sums in another order.
+// The way in which a scan arrives does not change its images: any split into batches gives the same bits or, where
+// readouts are gridded as they come, the same numbers up to the rounding of sums in another order.
 #include <filesystem>
 #include <fstream>
 #include <sstream>

@@ -1,4 +1,4 @@
-// What grouping readouts costs: the same for each, however many frames are open and however large they are.
+// The cost of grouping readouts is the same for each, however many frames are open and however large they are.
 #include "gadgets/engine/framer.h"
 #include "gadgets/engine/open_frames.h"
 #include "gadgets/numerics/core/memory_budget.h"

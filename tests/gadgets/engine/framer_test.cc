@@ -1,4 +1,4 @@
-// Which readouts make one frame, and when it ends.
+// The framer decides which readouts make one frame, and when it ends.
 #include "tests/gadgets/engine/framer_log.h"
 
 namespace echotrain::testing {

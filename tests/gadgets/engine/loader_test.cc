@@ -1,4 +1,4 @@
-// What the loader accepts, and where and why it refuses the rest.
+// The loader accepts some texts, and says where and why it refuses the rest.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -38,7 +38,7 @@ class FieldGadgetsTest : public OnBackend {
 };
 
 TEST_P(FieldGadgetsTest, TwoEchoesAreAMapInHz) {
-  // In any order, slices interleaved, and with an echo that has no part in it.
+  // The echoes come in any order, slices interleaved, and with an echo that has no part in it.
   const auto out = map("delta_ms: 2.46, smooth: 0",
                        {echo(0, 0), echo(kDelta, 1, 1), echo(2 * kDelta, 2), echo(kDelta, 1), echo(0, 0, 1)});
   ASSERT_EQ(out.images.size(), 2u);

@@ -69,7 +69,7 @@ std::vector<Acquisition> spokes(int frame, int count, const Scene& scene, int sl
     std::vector<double> k;
     for (int s = 0; s < 2 * kN; ++s) {
       const double r = (s - kN) / (2.0 * kN);
-      // As floats, which is how they are sent.
+      // The positions are floats, which is how they are sent.
       k.push_back(static_cast<double>(static_cast<float>(r * std::cos(angle))));
       k.push_back(static_cast<double>(static_cast<float>(r * std::sin(angle))));
     }
@@ -247,7 +247,7 @@ TEST_P(NlinvRealtimeTest, RefusesWhatItCannotSolve) {
   EXPECT_ANY_THROW(run(radial_chain("newton_steps: 0"), radial_header(), spokes(0, 5, scene), here()));
 }
 
-// Before any data come: these scans have none.
+// Extents are refused before any data come: these scans have none.
 TEST_P(NlinvRealtimeTest, RefusesExtentsAtTheStart) {
   const auto said = [this](const std::string& chain, const std::string& trajectory, std::uint16_t nx,
                            std::uint16_t ny) {
@@ -262,7 +262,7 @@ TEST_P(NlinvRealtimeTest, RefusesExtentsAtTheStart) {
   EXPECT_THAT(said(cartesian_chain(), "cartesian", 3, 64), HasSubstr("3 x 64"));
 }
 
-/// With weights of their own, all the same.
+/// Gives the readouts weights of their own, all the same.
 std::vector<Acquisition> weighted(std::vector<Acquisition> scan, float weight) {
   for (Acquisition& a : scan) {
     std::vector<float> positions(a.trajectory.bytes.size() / sizeof(float)), trajectory;

@@ -170,7 +170,7 @@ std::string binning(const std::string& parameters, const std::string& before = "
 
 struct Binned {
   Outcome out;
-  /// By (repetition, phase): values of the lines that came, as (step, value).
+  /// The lines that came, by (repetition, phase), as (step, value).
   std::map<std::pair<int, int>, std::multiset<std::pair<int, int>>> lines;
 };
 

@@ -278,7 +278,7 @@ TEST_P(ExternalCalibrationTest, LinesOfAnotherPlaceAreRefused) {
   EXPECT_NE(apart.find("its position differs by 12.5 mm."), std::string::npos) << apart;
   const std::string table = refusal([](Head& head) { head.patient_table_position[2] = -30; });
   EXPECT_NE(table.find(": its table position differs by 30.0 mm."), std::string::npos) << table;
-  // As a plane of the phantom's that was turned by 2 degrees, where both have directions.
+  // The plane is turned by 2 degrees, as one of the phantom's was, where both have directions.
   const auto turn = [](Head& head, double degrees) {
     const auto c = static_cast<float>(std::cos(degrees * std::numbers::pi / 180));
     const auto s = static_cast<float>(std::sin(degrees * std::numbers::pi / 180));

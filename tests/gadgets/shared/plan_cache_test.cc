@@ -344,7 +344,7 @@ struct Client {
   explicit Client(const std::string& name) : session(Backend::cpu, test_resources()) {
     session.cache<ScanPort>().client = name;
   }
-  /// Whether it was there.
+  /// True if it was there.
   bool finds(DeviceCache<TokenRequest>& cache, int number, std::uint64_t held = 100) {
     return cache.get(session, {.number = number, .held = held}).reused;
   }
@@ -522,7 +522,8 @@ TEST(TrajectoryStore, KeepsTheMostRecentWithinItsBounds) {
   EXPECT_EQ(many.find("A", "one").size(), TrajectoryStore::kPerKey);
 }
 
-// What small ones take beside their samples counts, though who made them pays for these; and they are not too many.
+// Small trajectories count with what they take beside their samples, though who made them pays for these; and they are
+// not too many.
 TEST(TrajectoryStore, ManySmallOnesAreBoundedAndCounted) {
   const auto budget = std::make_shared<numerics::MemoryBudget>(1 << 30);
   TrajectoryStore store(1 << 30, budget);

@@ -105,7 +105,7 @@ TEST(ChildProcessTest, IsHeardOfWhereSigchldWasIgnored) {
 
 TEST(ChildProcessTest, WhoseEndSomebodyElseHasHeardIsOver) {
   Shell shell("exit 3");
-  // As a program's own loop over all its children would.
+  // Hears of the end as a program's own loop over all its children would.
   while (::waitpid(-1, nullptr, 0) > 0) {
   }
   EXPECT_THAT(*shell.process->ended(kLong), HasSubstr("how is not known"));

@@ -1,4 +1,4 @@
-// What headers say of EPI's readouts.
+// The headers say much of EPI's readouts.
 #include "protocol/data/epi_description.h"
 
 #include <gtest/gtest.h>

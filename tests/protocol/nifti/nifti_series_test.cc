@@ -47,7 +47,7 @@ TEST(NiftiSeries, StacksSlicesByTheirPlaces) {
   EXPECT_EQ(made.shape.affine[2][2], 5);
 }
 
-// As a localizer has them: through one point, where distances along the slices' normals say nothing.
+// The slices are those of a localizer: through one point, where distances along the slices' normals say nothing.
 TEST(NiftiSeries, RefusesSlicesOfSeveralOrientations) {
   std::vector<ImageHeader> heads{slice(0), slice(1)};
   for (ImageHeader& head : heads) head.position[2] = 0;

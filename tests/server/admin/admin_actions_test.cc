@@ -1,4 +1,4 @@
-// What can be done over the admin port, and by whom.
+// The actions of the admin port are for those who may do them.
 #include "server/admin/admin_actions.h"
 
 #include <gmock/gmock.h>

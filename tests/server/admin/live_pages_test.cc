@@ -360,7 +360,7 @@ TEST(Logins, WrongTokensOfAnAddressAreLimited) {
   EXPECT_EQ(logins.wait_of("10.0.0.1", false, now), Logins::kPerTry);
 }
 
-/// Not at the login alone: everything that takes a token tells whether it is one.
+/// The bound is not for the login alone: everything that takes a token tells whether it is one.
 TEST(LivePages, WhoTriesManyTokensHasToWait) {
   const LiveTokens tokens;
   config::ServerOptions options;

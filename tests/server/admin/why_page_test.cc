@@ -1,4 +1,4 @@
-// What the admin port says of why a scan's images are as they are (/live/why).
+// The admin port says why a scan's images are as they are (/live/why).
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>

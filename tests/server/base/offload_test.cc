@@ -1,4 +1,4 @@
-// What clients send is read by turns of their addresses.
+// The fair queue reads what clients send by turns of their addresses.
 #include "server/base/offload.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Who goes first on a core, as the kernel says it.
+// The kernel says which thread goes first on a core.
 #include "server/base/priority.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Whose turn it is: threads of two addresses, counted while they compute.
+// The turns are counted while threads of two addresses compute.
 #include "server/base/turns.h"
 
 #include <gtest/gtest.h>

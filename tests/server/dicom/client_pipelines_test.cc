@@ -1,4 +1,4 @@
-// Whose pipelines send to the peers that get every scan's images (dicom.send_to).
+// The peers that get every scan's images (dicom.send_to) get those of some clients' pipelines only.
 #include <gmock/gmock.h>
 
 #include <algorithm>

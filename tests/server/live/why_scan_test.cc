@@ -1,4 +1,4 @@
-// What the view "Why" keeps of a scan, against the scan itself.
+// The view "Why" of a scan is compared with the scan itself.
 #include "server/live/why_scan.h"
 
 #include <gmock/gmock.h>

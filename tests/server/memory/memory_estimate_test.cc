@@ -1,4 +1,4 @@
-// How much memory a scan needs, by its header and its pipeline.
+// The memory estimate follows from a scan's header and its pipeline.
 #include "server/memory/memory_estimate.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Whose turn it is to have memory reserved.
+// The reservations decide whose turn it is to have memory reserved.
 #include "server/memory/reservations.h"
 
 #include <gtest/gtest.h>
@@ -276,7 +276,7 @@ TEST_F(ReservationsTest, ASmallScanThatWaitsIsNotHeldUpByALargeOne) {
   EXPECT_TRUE(all_->calls_back());
 }
 
-// What an address has beyond its half is lent to it: of those who borrow and do nothing, while others wait.
+// Memory beyond its half is lent to an address: while others wait, its scans that borrow and do nothing end.
 TEST_F(ReservationsTest, AnIdleScanThatBorrowsBeyondTheHalfOfItsAddressEnds) {
   const auto one_account = account(), two_account = account(), other_account = account();
   auto one = all_->ask({one_account, 10, "a"}, [] {}), two = all_->ask({two_account, 10, "a"}, [] {});

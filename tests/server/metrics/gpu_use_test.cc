@@ -1,4 +1,4 @@
-// How busy GPUs are, by a library in the place of NVML (tests/support/fake_nvml.c).
+// The use of GPUs is told by a library in the place of NVML (tests/support/fake_nvml.c).
 #include "server/metrics/gpu_use.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What images and summaries say of their latency.
+// The latency of images is told by images and summaries.
 #include "server/metrics/latency.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What /metrics says, against what a client of plain sockets sent and received.
+// The metrics page is compared with what a client of plain sockets sent and received.
 #include "server/metrics/metrics.h"
 
 #include <gmock/gmock.h>

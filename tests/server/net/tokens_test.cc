@@ -1,4 +1,4 @@
-// Where a config text has its token: found before anything of it is parsed.
+// The token of a config text is found before anything of the text is parsed.
 #include "server/net/tokens.h"
 
 #include <gtest/gtest.h>

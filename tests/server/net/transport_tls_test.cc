@@ -66,7 +66,7 @@ void write_certificate(const std::string& certificate_file, const std::string& k
   ASSERT_EQ(PEM_write_PrivateKey(key_to.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr), 1);
 }
 
-/// In place of another thread.
+/// Does the work here, in place of another thread.
 asio::awaitable<bool> do_here(std::function<void()> work) {
   work();
   co_return true;

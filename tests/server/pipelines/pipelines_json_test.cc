@@ -63,7 +63,7 @@ TEST(PipelinesPage, ListsWhatTheServerOffers) {
   EXPECT_EQ(answer->headers.at("content-type"), "application/json");
   const json found = json::parse(answer->body);
   EXPECT_EQ(found["longest_text"], 256 * 1024);
-  // As many as there are files; sorted; each with a description.
+  // There are as many as there are files; sorted; each with a description.
   const auto files = std::filesystem::directory_iterator(shipped_pipelines());
   const auto wanted =
       std::count_if(begin(files), end(files), [](const auto& one) { return one.path().extension() == ".yaml"; });
@@ -176,7 +176,7 @@ TEST(PipelinesPage, TextsHaveABound) {
     EXPECT_EQ(answer->status, 413);
     EXPECT_THAT(answer->body, HasSubstr("256 KiB"));
   }
-  // By its Content-Length alone, and in chunks that announce no length.
+  // A text is too long by its Content-Length alone, and in chunks that announce no length.
   EXPECT_EQ(ask(port, "POST /live/check", fmt::format("{}Content-Length: 9999999\r\n", kYamlType))->status, 413);
   std::string chunks;
   for (int i = 0; i < 5; ++i) chunks += "10000\r\n" + std::string(0x10000, '#') + "\r\n";

@@ -106,7 +106,7 @@ TEST(PlacesByLoad, ScansThatComputeLittleDoNotWait) {
   EXPECT_LT(place.load, 36 * ScanLoad::kNew);
 }
 
-/// From now on, and for longer than a test takes, its images are in work all the time.
+/// Keeps the images of the ticket's scan in work from now on, for longer than a test takes.
 void keep_busy(const Ticket& ticket) { ticket->load()->image(Clock::now(), Clock::now() + 1min); }
 
 TEST(PlacesByLoad, BusyScansHaveAsManyPlacesAsTheCapacitySays) {
@@ -442,7 +442,7 @@ TEST(WaitingScans, AreToldAndServedWhenThePlaceIsFree) {
   EXPECT_TRUE(server.works());
 }
 
-/// As a balancer on this machine says that the client's address is 2001:db8:0:NETWORK::MACHINE.
+/// Returns what a balancer on this machine sends where the client's address is 2001:db8:0:NETWORK::MACHINE.
 std::string from(char network, char machine) {
   const std::string fixed("\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24", 16), prefix("\x20\x01\x0d\xb8\0\0\0", 7);
   return fixed + prefix + network + std::string(7, '\0') + machine + std::string(15, '\0') + "\x01\x12\x34\x23\x2a";

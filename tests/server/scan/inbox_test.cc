@@ -1,4 +1,4 @@
-// How a worker waits for its work: asleep, or looking for it all the time.
+// A worker waits for its work asleep, or looks for it all the time.
 #include "server/scan/inbox.h"
 
 #include <gtest/gtest.h>

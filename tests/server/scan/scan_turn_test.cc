@@ -1,4 +1,5 @@
-// What a scan waits for, in which order, and what its client hears of it. The lines themselves have tests of their own.
+// A scan's turn says what it waits for, in which order, and what its client hears of it. The lines themselves have
+// tests of their own.
 #include "server/scan/scan_turn.h"
 
 #include <gmock/gmock.h>

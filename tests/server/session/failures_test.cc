@@ -1,5 +1,5 @@
-// What goes wrong behind the protocol: a reconstruction that fails, memory that ends. docs/protocol.md, "Validation and
-// answers", rows `recon-failed`, `resources` and `budget`.
+// The failures are those behind the protocol: a reconstruction that fails, memory that ends. docs/protocol.md,
+// "Validation and answers", rows `recon-failed`, `resources` and `budget`.
 #include <gmock/gmock.h>
 
 #include "server/base/memory.h"

@@ -1,4 +1,4 @@
-// How many threads move the sessions' bytes.
+// The number of threads that move the sessions' bytes follows from the machine.
 #include <gtest/gtest.h>
 #include <sched.h>
 

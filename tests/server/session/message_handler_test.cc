@@ -1,4 +1,4 @@
-// What a session does with the bytes that one read has brought, beside other sessions of the same thread.
+// A session handles the bytes that one read has brought, beside other sessions of the same thread.
 #include "server/session/message_handler.h"
 
 #include <gtest/gtest.h>

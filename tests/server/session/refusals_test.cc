@@ -100,7 +100,7 @@ std::vector<Row> fatal_rows() {
       {"data_before_header", kConfig + wire::acquisition(0), "out-of-order"},
       {"image_before_header", kConfig + wire::image(wire::image_head(4)), "out-of-order"},
       {"waveform_before_header", kConfig + wire::waveform(), "out-of-order"},
-      // At once: what a client sends drop by drop would keep its session.
+      // These are refused at once: what a client sends drop by drop would keep its session.
       {"id_of_data_before_config", wire::id(1008),
        "out-of-order: an acquisition came before the config and the header"},
       {"id_of_image_before_header", kConfig + wire::id(1022), "out-of-order: an image came before the header"},

@@ -169,7 +169,7 @@ TEST_F(Stuck, IsNotWhoWaitsForRoom) {
   EXPECT_EQ(all.count(1022), static_cast<std::size_t>(kImages)) << all.texts();
 }
 
-// As at the end of a scan on a GPU, whose thread waits until all images are complete.
+// Images are sent as at the end of a scan on a GPU, whose thread waits until all images are complete.
 TEST_F(Stuck, IsNotWhoSendsImages) {
   TestServer server(options_, held_registry());
   const OpensAtTheEnd opens;

@@ -388,7 +388,7 @@ TEST(Watchdog, AClientThatIsHeldBackNowAndThenGainsOnlyThatTime) {
   EXPECT_EQ(session.look(30), "timeout");
 }
 
-// By queries whose answers it does not read.
+// The client holds itself back by queries whose answers it does not read.
 TEST(Watchdog, AClientThatHoldsItselfBackGainsNothing) {
   Watched session;
   session.data(0);
@@ -569,7 +569,7 @@ TEST(Watchdog, ThePeerHasDrainTimeoutToHangUp) {
   EXPECT_TRUE(session.watchdog.drain_over());
 }
 
-// By the real clock.
+// The watchdog uses the real clock here.
 TEST(Watchdog, WatchLooksAtTheClockUntilItIsStopped) {
   config::ServerOptions options = timeouts();
   options.connect_timeout_s = 0.2;

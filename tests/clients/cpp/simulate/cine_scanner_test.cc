@@ -38,7 +38,7 @@ struct Ellipse {
   bool moves;
 };
 
-// In units of half the field of view, y to the front: rows of an image run the other way.
+// The body at a moment, in units of half the field of view, y to the front: rows of an image run the other way.
 std::vector<Ellipse> body(double ms) {
   double phase = (ms - 0.4 * kBeatMs) / kBeatMs;  // the first beat comes at 0.4 of the interval
   phase -= std::floor(phase);

@@ -1,4 +1,4 @@
-// Which trees of gadgets fit together, where and why the rest is refused, and how they are shown.
+// A chain plan says which trees of gadgets fit together, where and why the rest is refused, and how they are shown.
 #include "gadgets/engine/chain/chain_plan.h"
 
 #include <gmock/gmock.h>

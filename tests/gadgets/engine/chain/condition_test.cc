@@ -1,4 +1,4 @@
-// Which items conditions hold for.
+// A condition says which items it holds for.
 #include "gadgets/engine/chain/condition.h"
 
 #include "gadgets/shared/incoming/meta_notes.h"

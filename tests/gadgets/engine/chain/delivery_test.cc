@@ -1,4 +1,4 @@
-// How the data of frames reach the gadgets of a chain.
+// The delivery is how the data of frames reach the gadgets of a chain.
 #include "gadgets/engine/chain/delivery.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which gadget the time of a scan's thread is said to go to.
+// The gadget clock says to which gadget the time of a scan's thread goes.
 #include "gadgets/engine/chain/gadget_clock.h"
 
 #include <gmock/gmock.h>

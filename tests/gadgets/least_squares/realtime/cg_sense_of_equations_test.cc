@@ -167,8 +167,9 @@ TEST_P(CgSenseOfEquationsTest, SolvesEachFrameFromTheOneBefore) {
   EXPECT_GT(nrmse(least_squares(pattern(4, 4), object(2.8), 0, {}, 0.02), expected[4]), 0.05);
 }
 
-// Without maps and reference lines: those of a mean of frames, each of which lacks most lines, are those of all lines,
-// also where some lines came more often than others. Each frame is then as good as with maps of all lines.
+// There are neither maps nor reference lines: the maps of a mean of frames, each of which lacks most lines, are those
+// of all lines, also where some lines came more often than others. Each frame is then as good as with maps of all
+// lines.
 TEST_P(CgSenseOfEquationsTest, MapsOfFramesThatTogetherHaveAllLines) {
   const auto truth = object(0);
   const std::string options = "lambda: 0, tikhonov: 0.002, iterations: 30, calibration: 16, block: 5, average: 4";

@@ -185,7 +185,7 @@ TEST_P(CgSenseRealtimeTest, WindowsOfAnyNumberOfReadouts) {
   for (const auto& image : out.images) EXPECT_LT(error_of(image, Scene::object(0)), 0.03);
 }
 
-/// With weights of its own, a ramp.
+/// Gives the readout weights of its own, a ramp.
 Acquisition weighted(Acquisition a, float factor) {
   std::vector<float> positions(2 * kRead), trajectory;
   a.trajectory.copy_to(positions.data());

@@ -92,7 +92,7 @@ struct Noise {
 TEST(NoiseCovarianceTest, IsTheSumByDefinition) {
   const Noise noise;
   NoiseCovariance covariance(4);
-  // In parts of unequal length.
+  // The parts are of unequal length.
   const std::int64_t cut = 7001;
   for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, cut}, {cut, cut}, {cut, noise.samples}}) {
     std::vector<cfloat> part;

@@ -43,7 +43,7 @@ TYPED_TEST(ContextTest, CopiesComeBackUnchanged) {
   EXPECT_EQ(plain, values);
 }
 
-// From every place to every other, host memory of both kinds.
+// Copies go from every place to every other, host memory of both kinds.
 TYPED_TEST(ContextTest, CopiesGoEveryWay) {
   Context& context = this->context();
   const Shape shape{50021};

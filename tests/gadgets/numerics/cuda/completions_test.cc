@@ -40,7 +40,7 @@ TEST(Completions, AskEverySourceUntilNoneHasMore) {
   EXPECT_EQ(three->left, 5) << "no longer asked";
 }
 
-// As the last use of a context may end in one of its functions.
+// A source may leave within its own poll(), as the last use of a context may end in one of its functions.
 TEST(Completions, SourceMayLeaveWhileItIsAsked) {
   struct Leaves final : Completions::Source {
     bool poll() noexcept override {

@@ -125,7 +125,7 @@ TEST(RampDensity, CentreOut) {
   EXPECT_NEAR(blob_peak(t, w, 2), 1, 1e-3);
 }
 
-// As measured: rays repeat k = 0, then speed up, and end at half the radius.
+// The rays are as measured: they repeat k = 0, then speed up, and end at half the radius.
 TEST(RampDensity, KooshBallThatRepeatsItsCentre) {
   for (const int repeats : {1, 4, 9}) {
     const auto radius = [&](auto, std::int64_t s) {

@@ -1,4 +1,4 @@
-// What navigators tell, of lines that were made with known phases.
+// The navigators tell the phases of lines that were made with known ones.
 #include "gadgets/numerics/epi/navigator.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Where samples of a trapezoidal gradient lie, and lines made of them, against sums in float64.
+// The samples of a trapezoidal gradient lie where they should, and lines made of them agree with sums in float64.
 #include "gadgets/numerics/epi/ramp.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What conversions count of the pixels: every voxel that is not finite, every one that is cut, and images of zeros.
+// A tally counts pixels in conversions: every voxel that is not finite, every one that is cut, and images of zeros.
 #include <cmath>
 #include <limits>
 

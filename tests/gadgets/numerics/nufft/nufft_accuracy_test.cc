@@ -1,4 +1,4 @@
-// Whether the error that a NUFFT is chosen for holds on any trajectory, over whole images against float64 sums.
+// The error that a NUFFT is chosen for holds on any trajectory, over whole images against float64 sums.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -158,8 +158,9 @@ TEST(NufftAccuracy, ChoosesTheLeastWorkWithinAnError) {
   EXPECT_LE(largest_error(*options_within(1e-4, size), size), 1e-4);
 }
 
-// What took the least time of all widths and oversamplings with so small an error (docs/performance.md): on the CPU, a
-// sparse volume is mostly transform, and FFTW is slow where an extent has large odd factors (1.375: 180 = 4 x 45).
+// The options are those that took the least time of all widths and oversamplings with so small an error
+// (docs/performance.md): on the CPU, a sparse volume is mostly transform, and FFTW is slow where an extent has large
+// odd factors (1.375: 180 = 4 x 45).
 TEST(NufftAccuracy, TheCpuHasAWorkOfItsOwn) {
   const Shape cube{128, 128, 128}, plane{256, 256};
   const NufftLoad sparse{Backend::cpu, 284592}, dense{Backend::cpu, 402 * 512};

@@ -447,8 +447,8 @@ TEST(NufftExpectedError, IsTheSameForAxesInAnyOrder) {
     EXPECT_NEAR(expected_error({4, 1.5}, image), error, 1e-9 * error) << image.text();
 }
 
-// What the tables of docs/performance.md ask for. Bounds are the theory (1.898e-3, 2.326e-3, 1.417e-5), rounded up; the
-// last one is of 4.65e-5.
+// The errors are those that the tables of docs/performance.md ask for. Bounds are the theory (1.898e-3, 2.326e-3,
+// 1.417e-5), rounded up; the last one is of 4.65e-5.
 TEST(NufftExpectedError, MeetsWhatIsAskedOf) {
   EXPECT_LT(expected_error({4, 1.5}, {384, 384}), 1.9e-3);
   EXPECT_LT(expected_error({4, 1.5}, {256, 256, 256}), 2.33e-3);

@@ -8,7 +8,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// By the definition of the lattice in lattice.h.
+/// Follows the definition of the lattice in lattice.h.
 bool plainly_contains(const Lattice& l, std::int64_t y, std::int64_t z) {
   for (std::int64_t j = -40; j <= 40; ++j) {
     if (z != l.z0 + j * l.step_z) continue;

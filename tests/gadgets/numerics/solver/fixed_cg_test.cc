@@ -182,7 +182,8 @@ TYPED_TEST(FixedCgTest, ZeroAndNotFiniteFrames) {
   EXPECT_LT(testing::relative_error(got, truth, got.size()), 1e-3);
 }
 
-// As if the frame were the first: it neither begins with the one before nor is drawn to it, or to nothing.
+// The solver acts as if the frame were the first: it neither begins with the one before nor is drawn to it, or to
+// nothing.
 TYPED_TEST(FixedCgTest, ForgetsTheFrameBefore) {
   const FrameProblem spoiled(106), good(104);
   FixedCg fresh(this->context(), kImage, {.iterations = 5, .previous = 0.3});

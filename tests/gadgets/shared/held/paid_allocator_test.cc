@@ -1,4 +1,4 @@
-// What gadgets hold of readouts is paid, to the bytes that the allocator gave for it.
+// The memory in which gadgets hold readouts is paid for, to the bytes that the allocator gave for it.
 #include "gadgets/shared/held/paid_allocator.h"
 
 #include <array>

@@ -51,7 +51,7 @@ class NoiseStoreTest : public ::testing::Test {
   }
   ~NoiseStoreTest() override { fs::remove_all(folder_); }
 
-  /// As a program that starts now has it.
+  /// Makes the resources that a program which starts now has.
   std::shared_ptr<numerics::Resources> program(std::uint64_t bytes = 1 << 20, std::int64_t hours = 24,
                                                bool disk = true) const {
     numerics::ResourceOptions options = test_resource_options();
@@ -70,7 +70,7 @@ class NoiseStoreTest : public ::testing::Test {
     return out;
   }
 
-  /// What they take of the disk [bytes].
+  /// Returns what the files take of the disk [bytes].
   std::uint64_t blocks() const {
     std::uint64_t sum = 0;
     for (const fs::path& path : files()) {
@@ -179,7 +179,7 @@ TEST_F(NoiseStoreTest, FilesDoNotTellTheMeasurement) {
 }
 
 TEST_F(NoiseStoreTest, NamesAreSaltedSha256ThatOtherUsersDoNotSee) {
-  // By Python's hashlib: of the salt, "r", and each text behind its length as a uint64.
+  // The name is that of Python's hashlib: of the salt, "r", and each text behind its length as a uint64.
   fs::create_directories(folder_ / "noise");
   std::ofstream(folder_ / "noise" / "salt") << "0123456789abcdef0123456789abcdef";
   program()->get<NoiseStore>().add({"address:10.1.2.3", "serial 7", "1.2.3"}, record_of(4, 1));
