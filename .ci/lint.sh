@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# .ci/lint.sh format | includes | links | tables | tidy | tidy-changed
+# .ci/lint.sh format | includes | links | tables | words | pages | tidy | tidy-changed
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -42,7 +42,7 @@ for line in sys.stdin:
         print(name)' "$database/compile_commands.json" | { grep -vE "$not_tidied" || true; }
 }
 
-# Sources that differ from the merge base (or, on its tip, from the commit before). A changed header counts as the
+# Sources that differ from the merge base (or, on its tip, from the previous commit). A changed header counts as the
 # source of the same name.
 changed() {
   local base=""
@@ -115,6 +115,8 @@ case ${1:-} in
   includes) python3 .ci/check_includes.py --self-test && python3 .ci/check_includes.py ;;
   links) python3 .ci/check_links.py --self-test && python3 .ci/check_links.py ;;
   tables) python3 tests/bench/tables.py --check ;;
+  words) python3 .ci/check_words.py --self-test && python3 .ci/check_words.py headers commits ;;
+  pages) python3 .ci/check_words.py --self-test && python3 .ci/check_words.py docs ;;
   tidy)
     prepare_tidy
     sources | compiled | tidy_files 1000000
@@ -123,5 +125,5 @@ case ${1:-} in
     prepare_tidy
     tidy_changed
     ;;
-  *) die "usage: .ci/lint.sh format | includes | links | tables | tidy | tidy-changed" ;;
+  *) die "usage: .ci/lint.sh format | includes | links | tables | words | pages | tidy | tidy-changed" ;;
 esac
