@@ -62,7 +62,7 @@ std::string quoted(const std::string& text) {
 // --- bash
 // ---------------------------------------------------------------------------------------------------------------
 
-/// What completes a value, in terms of the script's helpers. Empty: what bash does by itself (names of files).
+/// Returns what completes a value, in terms of the script's helpers. Empty: bash does by itself (names of files).
 std::string bash_action(const ShownOption& info) {
   switch (value_of(info)) {
     case Value::words:

@@ -62,7 +62,7 @@ const Mark& Node::mark() const { return data_->mark; }
 
 namespace {
 
-/// What a message calls the value that is there.
+/// Returns what a message calls the value that is there.
 std::string describe(Node::Kind kind, const std::string& text, bool is_quoted) {
   switch (kind) {
     case Node::Kind::null:

@@ -50,7 +50,7 @@ struct Option : OptionInfo {
   /// does not fit the option.
   std::function<void(S&, const Node&)> set;
   std::function<void(S&)> clear;  ///< for a list: removes all values
-  /// For files and folders: resolves relative names against `folder`.
+  /// Resolves relative names of files and folders against `folder`.
   std::function<void(S&, const std::filesystem::path& folder)> rebase;
 };
 

@@ -45,7 +45,7 @@ std::string_view name_in(const Table& table, Value value) {
   return "?";
 }
 
-/// Whether the file has this key, even without a value: a value left empty by mistake is then refused by its type.
+/// True if the file has this key, even without a value: a value left empty by mistake is then refused by its type.
 bool is_given(const Node& node) { return node.mark().line > 0; }
 
 const Node::Entry* entry_of(const Node& map, std::string_view key) {

@@ -219,7 +219,7 @@ void check_text(std::string_view text, const std::string& name, const YamlLimits
   }
 }
 
-/// What yaml-cpp says is wrong, with what to do about the common mistakes; `line` counts from 1.
+/// Returns what yaml-cpp says is wrong, with what to do about the common mistakes; `line` counts from 1.
 std::string in_words(const std::string& message, std::string_view text, int line) {
   for (int at = 1; at < line && text.find('\n') != std::string_view::npos; ++at)
     text.remove_prefix(text.find('\n') + 1);

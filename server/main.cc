@@ -164,7 +164,7 @@ int list_all(const config::PipelineLibrary& library, const Registry& registry) {
   return EXIT_SUCCESS;
 }
 
-/// What all scans share, made from the options.
+/// Makes what all scans share, from the options.
 std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions& options) {
   numerics::ResourceOptions to = resource_options(options.resources);
   to.memory_budget =
@@ -195,8 +195,8 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
     std::fflush(nullptr);
     std::_Exit(broken ? server::Server::kBrokenStatus : complete ? EXIT_SUCCESS : kFailed);  // as below
   }
-  // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
-  // is done must not turn a clean stop into a death by signal.
+  // The server is never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that
+  // comes when all is done must not turn a clean stop into a death by signal.
   static auto* const server = new server::Server(options, std::move(library), registry, resources);
   server->heed_signals();
   server->use_canary({"/proc/self/exe", std::string(server::Canary::kFlag)});
@@ -240,7 +240,7 @@ config::ServerOptions read_options(const std::string& file, const config::Given<
 }
 
 int answer(Request request, const config::ServerOptions& options) {
-  // Never destroyed, like the server, which refers to it.
+  // The registry is never destroyed, like the server, which refers to it.
   static auto& registry = *new Registry(Registry::builtin());
   const server::Parts& parts = server::Parts::built();
   if (parts.load_plugins != nullptr)

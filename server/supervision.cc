@@ -14,7 +14,7 @@ using std::chrono::microseconds;
 
 constexpr microseconds kLongestPause = std::chrono::seconds(5);
 constexpr microseconds kShortestPause = std::chrono::milliseconds(1);
-// How long the manager may wait for the next sign of life while the server stops.
+// The manager may wait this long for the next sign of life while the server stops.
 constexpr microseconds kPatience = 6 * kLongestPause;
 
 std::string status_line(const Environment& environment) {

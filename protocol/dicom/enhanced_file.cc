@@ -26,7 +26,7 @@ constexpr double kSamePlace = 1e-2;                  // [mm]: slices are farther
 constexpr std::size_t kMostPixelBytes = 1ull << 30;  // of one instance; an element holds less than 4 GiB
 constexpr std::uint16_t kSignBit = 0x8000;
 
-/// What a frame says under one sequence of functional groups (PS3.3 C.7.6.16.2).
+/// The items that a frame has under one sequence of functional groups (PS3.3 C.7.6.16.2).
 struct Macro {
   struct Element {
     DcmTagKey tag;
@@ -182,7 +182,7 @@ void write_macro(Elements& to, const Macro& macro) {
   for (const auto& [tag, representation, value] : macro.elements) item.text(tag, representation, value);
 }
 
-/// Which part of the body is not known (PS3.16, SNOMED CT).
+/// Writes that the part of the body is not known (PS3.16, SNOMED CT).
 void write_anatomy(Elements& shared) {
   Elements anatomy = shared.item(DCM_FrameAnatomySequence);
   anatomy.text(DCM_FrameLaterality, EVR_CS, "U");
@@ -203,7 +203,7 @@ void write_dimensions(Elements& e, const std::string& uid, bool echoes) {
     item.text(DCM_DimensionOrganizationUID, EVR_UI, uid);
     item.text(DCM_DimensionDescriptionLabel, EVR_LO, label);
   };
-  // From the slowest to the fastest, as the frames are.
+  // The dimensions go from the slowest to the fastest, as the frames do.
   dimension(DCM_TemporalPositionIndex, DCM_FrameContentSequence, "Time");
   if (echoes) dimension(DCM_EffectiveEchoTime, DCM_MREchoSequence, "Echo");
   dimension(DCM_StackID, DCM_FrameContentSequence, "Stack");

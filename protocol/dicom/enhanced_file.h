@@ -22,7 +22,7 @@ namespace echotrain::protocol::dicom {
 /// UIDs are digests as those of to_dicom(), of series of their own. The same meta attributes are read.
 class EnhancedImages {
  public:
-  /// What images share; the study must outlive this.
+  /// Takes what images share; the study must outlive this.
   explicit EnhancedImages(const Reconstruction& of);
   ~EnhancedImages();
   EnhancedImages(EnhancedImages&&) noexcept;

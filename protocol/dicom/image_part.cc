@@ -75,7 +75,7 @@ std::string ImagePart::faults(std::size_t z) const {
   if (nan > 0) found.push_back(fmt::format("pixels that are not numbers, stored as 0: {}", nan));
   if (infinite > 0)
     found.push_back(fmt::format("infinite pixels, stored as the largest finite magnitude: {}", infinite));
-  // What a scan's image check has found, in the whole image.
+  // A scan's image check has noted its findings, in the whole image.
   const auto noted = [&](const char* attribute) { return meta_.number(attribute).value_or(0); };
   if (const double odd = noted("echotrain_not_finite_pixels"); odd > 0 && nan + infinite == 0)
     found.push_back(fmt::format("pixels of the image that were not finite before they got their type: {}", odd));

@@ -221,7 +221,7 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  /// Now; 0 where it is not a file.
+  /// Returns the size now; 0 where it is not a file.
   std::uint64_t size() const {
     struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
@@ -255,7 +255,7 @@ Verdict verify(const std::filesystem::path& path) {
   std::string lines(std::min(lines_file.size(), kMostLines + 1), '\0');
   if (lines.size() > kMostLines || !lines_file.read(0, std::as_writable_bytes(std::span(lines))))
     return {Verdict::State::damaged, fmt::format("damaged: {} cannot be read as checksums", sums.filename().string())};
-  // In this order: a file that is being written has every byte of which there is a line.
+  // The lines are read first, then the size: a file that is being written has every byte of which there is a line.
   return verify(lines, file.size(),
                 [&](std::uint64_t offset, std::span<std::byte> room) { return file.read(offset, room); });
 }

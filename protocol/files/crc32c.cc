@@ -24,7 +24,8 @@ std::uint64_t add_word(std::uint64_t crc, const std::byte* at) {
 // The instruction takes three cycles, and one can begin in each: so three stretches of bytes are done at once.
 constexpr std::size_t kStretch = 4096;
 
-/// What kStretch zeros make of a remainder, for each of its four bytes. The whole is the sum of these, without carries.
+/// The remainders that kStretch zeros make of a remainder, for each of its four bytes. The whole is the sum of these,
+/// without carries.
 class PastStretch {
  public:
   PastStretch() {

@@ -28,7 +28,7 @@ class Records::Lists {
     blocks_.clear();
   }
 
-  // For H5Pset_vlen_mem_manager(): called by C, so nothing may be thrown.
+  // H5Pset_vlen_mem_manager() takes this: C calls it, so nothing may be thrown.
   static void* allocate(std::size_t bytes, void* self) {
     if (bytes > Limits{}.acquisition_bytes) return nullptr;  // no readout, text or waveform is larger
     void* block = std::malloc(bytes);

@@ -79,7 +79,7 @@ class ReadAhead {
   static constexpr std::size_t kMostRecords = 64;
   static constexpr std::size_t kMostBytes = 4 << 20;
 
-  // How many records like those in block_ may be read at once.
+  // Returns how many records like those in block_ may be read at once.
   std::size_t affordable() const {
     std::size_t bytes = 1;
     for (const Record& record : block_) bytes += sizeof(Record) + list_bytes(record);

@@ -61,7 +61,7 @@ std::string xml_name(std::string_view name) {
   return std::string(name);
 }
 
-/// What the names of both formats have in common.
+/// Returns what the names of both formats have in common.
 std::string plain(std::string_view name) {
   std::string out;
   for (const char c : name)

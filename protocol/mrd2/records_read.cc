@@ -141,7 +141,7 @@ void read_channels(const Value& head, AcquisitionHeader& to) {
   }
 }
 
-/// From [dimension, sample] to [sample, dimension].
+/// Turns [dimension, sample] into [sample, dimension].
 Payload turned(const Numbers& from, std::size_t dimensions, std::size_t samples) {
   std::vector<float> in(dimensions * samples), out(dimensions * samples);
   from.elements.copy_to(in.data());

@@ -6,7 +6,7 @@
 
 namespace echotrain::protocol {
 
-// Not zeroed: only bytes that were received are ever read.
+// The memory is not zeroed: only bytes that were received are ever read.
 Slab::Slab(std::size_t n) : own(std::make_unique_for_overwrite<std::byte[]>(n)), bytes(own.get()), size(n) {}
 Slab::Slab(std::span<std::byte> lent, std::shared_ptr<const void> of)
     : owner(std::move(of)), bytes(lent.data()), size(lent.size()) {}

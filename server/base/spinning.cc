@@ -32,7 +32,7 @@ void OwnCores::bind(const std::vector<int>& cores) const {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
-  // Where it is not permitted, the thread stays where the scheduler puts it.
+  // The thread stays where the scheduler puts it if that is not permitted.
   static_cast<void>(::sched_setaffinity(0, sizeof set, &set));
 }
 

@@ -176,7 +176,7 @@ std::string DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Im
     const std::scoped_lock lock(mutex_);
     to_come += of.waiting_bytes_;
   }
-  // Before it is in the queue: it may be in the spool a moment later, and would count twice.
+  // Room is asked for before the image is in the queue: it may be in the spool a moment later, and would count twice.
   const std::string why_not = no_room(of, to_come);
   {
     const std::scoped_lock lock(mutex_);

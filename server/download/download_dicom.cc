@@ -44,7 +44,7 @@ class DicomDownload final : public ZipDownload {
   }
 
  private:
-  /// Where an image stands among its series' others.
+  /// The place of an image among its series' others.
   struct Place {
     std::tuple<int, int, int, int, int> counters;
     double along_normal = 0;

@@ -13,7 +13,7 @@ namespace echotrain::server {
 
 namespace {
 
-/// How often magnitudes occur, by the upper 16 bits that a float has beside its sign: to 1/256 of a value.
+/// Counts how often magnitudes occur, by the upper 16 bits that a float has beside its sign: to 1/256 of a value.
 class Magnitudes {
  public:
   void add(const std::vector<float>& values) {

@@ -28,7 +28,7 @@ std::uint32_t crc_of(std::uint32_t before, std::string_view bytes) {
       ::crc32_z(before, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
 }
 
-/// What the local header and the directory say alike.
+/// Puts the facts that the local header and the directory say alike.
 void put_facts(std::string& to, bool in_pieces, std::uint32_t crc, std::uint32_t size, std::size_t name_bytes) {
   put2(to, kVersion);
   put2(to, in_pieces ? kLengthsFollow : 0);

@@ -18,14 +18,14 @@ double voxels(const std::array<std::uint32_t, 3>& matrix) {
   return static_cast<double>(matrix[0]) * static_cast<double>(matrix[1]) * static_cast<double>(matrix[2]);
 }
 
-/// Whether the chain itself has one of these gadgets.
+/// True if the chain itself has one of these gadgets.
 bool has(const ChainPlan& chain, std::initializer_list<std::string_view> names) {
   return std::any_of(chain.gadgets.begin(), chain.gadgets.end(), [&](const config::GadgetSpec& gadget) {
     return std::find(names.begin(), names.end(), gadget.name) != names.end();
   });
 }
 
-/// What a chain needs beside the data of a frame.
+/// The needs of a chain beside the data of a frame.
 struct Extra {
   bool solves = false;  ///< convolutions on a doubled grid
   bool joins = false;   ///< weights or maps of all coils, and what they are made of

@@ -67,8 +67,8 @@ class SessionBoard : public std::enable_shared_from_this<SessionBoard> {
   std::uint64_t last_ = 0;
 };
 
-/// For the admin port: {"sessions": [{"id": 1, "state": "scanning", ...}]}. Times are in seconds, the rest in bytes or
-/// numbers of things. The sessions' addresses are in it, and nothing of their data.
+/// Returns, for the admin port, {"sessions": [{"id": 1, "state": "scanning", ...}]}. Times are in seconds, the rest in
+/// bytes or numbers of things. The sessions' addresses are in it, and nothing of their data.
 std::string sessions_json(const SessionBoard& board);
 
 }  // namespace echotrain::server

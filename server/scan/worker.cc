@@ -209,7 +209,7 @@ void Worker::work() {
       const Computing counted(place_.load.get());
       pipeline.start(request_.header);
     });
-    // Only now: threads that a pipeline starts may use all cores.
+    // The core is taken only now: threads that a pipeline starts may use all cores.
     std::unique_ptr<OwnCores::Lease> core;
     if (wait) core = place_.spinning->cores().take();
     Inbox::Waiting waiting;

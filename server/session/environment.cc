@@ -23,7 +23,7 @@ namespace {
 /// Sockets need few threads: pipelines have their own. A thread copies some 4 GB/s.
 constexpr int kFewIoThreads = 4, kMostIoThreads = 16;
 
-/// What scanners send has 10 to 200 KiB. A parser takes many times the bytes that it parses.
+/// The headers that scanners send have 10 to 200 KiB. A parser takes many times the bytes that it parses.
 constexpr std::uint64_t kMostHeaderBytes = 1 << 20;
 /// Shipped pipelines have 1 to 3 KiB, and the live page takes as much as this. Reading YAML takes half a second per
 /// MiB.

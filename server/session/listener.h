@@ -1,4 +1,4 @@
-// The listener accepts connections and counts the sessions.
+// The listener accepts connections, admits sessions (admission by slots) and counts them.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

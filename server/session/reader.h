@@ -1,4 +1,4 @@
-// The reader takes the client's bytes, from the first to the last.
+// The reader takes the client's bytes, from the first to the last, and applies back-pressure.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@
 
 namespace echotrain::server {
 
-/// Lets a pipeline that is slower than the scanner not stop the scanner: while the input queue is full, or the scan
+/// Spares a scanner that is faster than the pipeline the back-pressure: while the input queue is full, or the scan
 /// waits for its place, the Reader gives what comes to the raw capture only. A coroutine of the Spill's reads it back
 /// from there as the pipeline finds room. For the session's strand.
 class Spill {

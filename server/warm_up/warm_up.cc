@@ -36,7 +36,7 @@ constexpr std::int64_t kShortest = 48, kLongest = 512, kCommon = 16, kTransforms
 // This much device memory the pool keeps for the scans that follow.
 constexpr std::int64_t kPoolBytes = 128 << 20;
 
-/// What the thread of a scan does before its pipeline begins.
+/// Does what the thread of a scan does before its pipeline begins.
 void receive_into_pinned_memory(numerics::Resources& resources) {
   const std::shared_ptr<std::byte[]> block = resources.get<numerics::ReceiveMemory>().take();
   if (block) resources.get<protocol::SlabPool>().lend({block.get(), numerics::ReceiveMemory::kBytes}, block);

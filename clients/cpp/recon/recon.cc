@@ -94,7 +94,7 @@ void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
   }
 }
 
-// Before the output is opened, which empties an existing file.
+// Refuses data that do not fit the pipeline, before the output is opened, which empties an existing file.
 void refuse_misfit(const ReconOptions& o, const protocol::DatasetReader& reader, const PipelinePlan& plan) {
   std::size_t images = 0;
   for (const std::string& series : reader.image_series()) images += reader.images(series);

@@ -241,7 +241,7 @@ class StreamRecon {
     const bool other = options_.config.empty() && !host.pipeline.empty() && choose_other(host.pipeline);
     host_ = other ? host : later(host_, host);
   }
-  /// Whether the host's text names another pipeline than the one that was chosen before.
+  /// True if the host's text names another pipeline than the one that was chosen first.
   bool choose_other(const std::string& name) {
     const config::PipelineLibrary library = library_of(options_);
     const config::PipelineSpec* named = library.find(name);

@@ -120,7 +120,7 @@ void print_header(const std::string& xml, std::ostream& out) {
   if (parsed->receiver_channels) out << fmt::format("  receiver channels: {}\n", *parsed->receiver_channels);
 }
 
-// What one pass finds about the readouts of a kind.
+// The facts that one pass finds about the readouts of a kind.
 struct KindFacts {
   std::size_t count = 0;
   std::map<std::string, std::size_t> shapes;

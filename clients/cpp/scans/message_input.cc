@@ -17,8 +17,8 @@ using namespace protocol;
 
 constexpr std::string_view kHdf5 = "\x89HDF\r\n\x1a\n";
 
-/// As many of the first bytes as tell the formats apart; fewer where one of them is none of theirs, so that a pipe is
-/// not waited for in vain.
+/// Reads as many of the first bytes as tell the formats apart; fewer where one of them is none of theirs, so that a
+/// pipe is not waited for in vain.
 std::size_t read_begin(std::FILE* file, std::span<char> to, const std::string& name) {
   std::size_t have = 0;
   while (have < to.size()) {

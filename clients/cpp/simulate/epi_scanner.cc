@@ -219,8 +219,8 @@ const std::vector<ReadoutWriter::Samples>& EpiScanner::measured(const std::vecto
   return data;
 }
 
-/// With the phase a cos(u), u = pi (x + 2 y) / fov, of reversed lines: exp(i a cos u) = sum_n i^n J_n(a) exp(i n u),
-/// and exp(i n u) moves k-space by n / 2 and n steps.
+/// Gives the object's k-space. Reversed lines have the phase a cos(u), u = pi (x + 2 y) / fov: exp(i a cos u) =
+/// sum_n i^n J_n(a) exp(i n u), and exp(i n u) moves k-space by n / 2 and n steps.
 void EpiScanner::object_kspace(const Phantom& phantom, double kx, double ky, bool reversed,
                                std::vector<cdouble>& signal) const {
   const double a = options_.epi.ghost_wave;

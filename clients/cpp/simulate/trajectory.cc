@@ -25,7 +25,7 @@ ReadoutPath cartesian_line(const ScanPath& scan, int line) {
   const double full = static_cast<double>(scan.matrix()) * scan.oversampling();
   const double ky = static_cast<double>(line - scan.shots() / 2) / scan.matrix();
   for (int s = 0; s < scan.samples(); ++s) {
-    // In cycles/pixel: readout oversampling makes steps finer, the band stays -0.5 .. 0.5.
+    // Positions are in cycles/pixel: readout oversampling makes steps finer, the band stays -0.5 .. 0.5.
     path.positions.push_back({(s - scan.center_sample()) / full, ky, 0});
   }
   return path;

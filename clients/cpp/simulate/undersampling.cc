@@ -174,7 +174,7 @@ void Undersampling::choose_at_random(std::uint64_t seed) {
 std::string Undersampling::header(double spacing_mm) const {
   if (!accelerated() && options_.multiband == 1) return "";
   const bool interleaved = options_.calibration_mode == "interleaved";
-  // Without reference lines of its own, a scan is for calibration by another.
+  // A scan without reference lines of its own is for calibration by another.
   const std::string mode = interleaved || options_.calibration > 0 ? options_.calibration_mode : "external";
   return fmt::format(
       "    <parallelImaging>\n"
