@@ -86,7 +86,8 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     /// True if its scan, which does nothing for the moment, has to end already while others wait: it borrows, and the
     /// scans of its address that need not end have more than one address may reserve.
     bool is_to_end_idle();
-    /// True if next to no data of its scan come, which is to end as soon as a scan of another address has waited for the pause.
+    /// True if its scan has to end as a scan of another address has waited for the pause. Asked for scans of which next
+    /// to no data come.
     bool is_to_end_crawling();
     /// True if the scans of its address have, with their input, more than an equal part of what is lent, as if one
     /// more address were there. Never while all together have less than half of it. Takes no longer while others wait
