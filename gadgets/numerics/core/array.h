@@ -1,4 +1,4 @@
-// Shapes, and views and arrays whose type says where their memory is. Row-major: the last axis runs fastest, so
+// Shapes, views and arrays, whose types say where their memory is. Arrays are row-major: the last axis runs fastest, so
 // [coil, z, y, x] has x contiguous.
 #pragma once
 
@@ -58,7 +58,7 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-/// Where memory is: on the device or on the host. Pinned host memory is copied to and from a device fast.
+/// The place of memory: the device or the host. Pinned host memory is copied to and from a device fast.
 enum class Place : std::uint8_t { device, pinned, pageable };
 
 /// Contiguous elements owned elsewhere, for code that takes both kinds of memory: a HostView or a DeviceView converts
@@ -67,7 +67,7 @@ template <class T>
 class View {
  public:
   View() = default;
-  // A view that may be written to is one that may be read. NOLINTBEGIN(google-explicit-constructor)
+  // A view that may be written to converts to one that may be read. NOLINTBEGIN(google-explicit-constructor)
   template <class U>
   requires(std::is_same_v<const U, T>) View(View<U> other)
       : data_(other.data()), shape_(other.shape()), place_(other.place()) {}
@@ -102,7 +102,7 @@ class PlacedView : public View<T> {
       throw std::invalid_argument("reshape " + this->shape().text() + " to " + shape.text());
     return part(0, shape);
   }
-  /// The elements from index `first` on, in that shape.
+  /// The elements from index `first` on, in the given shape.
   Self part(std::int64_t first, Shape shape) const { return Self(this->data() + first, shape, this->place()); }
 
  protected:
@@ -117,7 +117,7 @@ class HostView : public PlacedView<HostView<T>, T> {
 
  public:
   HostView() = default;
-  /// Ordinary memory of the process. For pinned memory, use HostArray::view().
+  /// Views ordinary memory of the process. For pinned memory, use HostArray::view().
   HostView(T* data, Shape shape) : Base(data, shape, Place::pageable) {}
   // NOLINTBEGIN(google-explicit-constructor)
   template <class U>
@@ -133,7 +133,7 @@ class HostView : public PlacedView<HostView<T>, T> {
   HostView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
 };
 
-/// Elements in the memory where a context computes. On the CPU backend that is host memory, which kernels read through
+/// Elements in the memory where a context computes. On the CPU backend this is host memory, which kernels read through
 /// data().
 template <class T>
 class DeviceView : public PlacedView<DeviceView<T>, T> {
@@ -154,7 +154,7 @@ class DeviceView : public PlacedView<DeviceView<T>, T> {
   DeviceView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
 };
 
-/// Memory, shared by all copies, and its shape: the common part of Array and HostArray.
+/// Shared memory and its shape: the common part of Array and HostArray. All copies share the memory.
 template <class Self, class T>
 class OwnedMemory {
  public:
@@ -164,7 +164,7 @@ class OwnedMemory {
   std::int64_t size() const { return memory_ ? shape_.size() : 0; }
   explicit operator bool() const { return memory_ != nullptr; }
   const std::shared_ptr<void>& memory() const { return memory_; }
-  /// The same memory under another shape of the same size.
+  /// The memory under another shape of the same size.
   Self reshaped(Shape shape) const {
     if (shape.size() != shape_.size()) throw std::invalid_argument("reshape " + shape_.text() + " to " + shape.text());
     Self other = static_cast<const Self&>(*this);
@@ -182,7 +182,7 @@ class OwnedMemory {
 };
 
 /// An array in the memory where a context computes. All copies of an Array own that memory together: copying never
-/// duplicates it. Made by Context. Contents are uninitialised unless said otherwise.
+/// duplicates it. A Context makes it. Contents are uninitialised unless said otherwise.
 template <class T>
 class Array : public OwnedMemory<Array<T>, T> {
  public:
@@ -194,12 +194,12 @@ class Array : public OwnedMemory<Array<T>, T> {
   DeviceView<const T> cview() const { return view(); }
 };
 
-/// The same in memory that the CPU can read.
+/// An array in memory that the CPU can read; all else as Array.
 template <class T>
 class HostArray : public OwnedMemory<HostArray<T>, T> {
  public:
   HostArray() = default;
-  /// `place`: pinned or pageable.
+  /// `place` is pinned or pageable.
   HostArray(std::shared_ptr<void> memory, Shape shape, Place place)
       : OwnedMemory<HostArray<T>, T>(std::move(memory), shape), place_(place) {}
 
@@ -213,7 +213,7 @@ class HostArray : public OwnedMemory<HostArray<T>, T> {
 };
 
 namespace cpu {
-/// Views the data of a CPU kernel as the host memory that it is. Only for the CPU backend.
+/// Views the data of a CPU kernel as the host memory that it is. Only the CPU backend may call it.
 template <class T>
 HostView<T> readable(DeviceView<T> view) {
   return HostView<T>(view.data(), view.shape());

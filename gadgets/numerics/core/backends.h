@@ -1,9 +1,9 @@
-// Macros that write once what both backends have: declarations of operations, and functions for the host's and the
-// device's compiler.
+// Macros that write the common parts of both backends once: declarations of operations, and functions for the host's
+// and the device's compiler.
 #pragma once
 
-// Declares functions that every backend defines, in namespaces cpu and cuda. Functions of only one backend are declared
-// separately.
+// Declares functions that every backend defines, in namespaces cpu and cuda. Functions that only one backend has are
+// declared separately.
 #define ECHOTRAIN_BACKENDS(...) \
   namespace cpu {               \
   __VA_ARGS__                   \

@@ -1,10 +1,11 @@
-// Hot CPU loops are compiled several times, for the oldest machine we run on and for newer ones; the loader picks one.
+// Function multiversioning: hot CPU loops are compiled several times, for the oldest supported machine and for newer
+// ones; the loader picks one version.
 #pragma once
 
-// Sanitizers run before the loader has resolved such functions, so they get the plain ones.
+// Sanitizers run before the loader has resolved such functions, so they get the plain version.
 #if defined(__x86_64__) && !defined(ECHOTRAIN_SANITIZED) && defined(__clang__) && __clang_major__ >= 14
-// Clang's loader can ask for one feature of a clone only. For Clang, avx512f has FMA and all that AVX2 has, and fma has
-// AVX: what loops over floats need of x86-64-v3.
+// Clang's loader can test only one feature per clone. For Clang, avx512f includes FMA and all of AVX2, and fma includes
+// AVX: all of x86-64-v3 that loops over floats need.
 #define ECHOTRAIN_HAS_CLONES 1
 #define ECHOTRAIN_V4 "avx512f"
 #define ECHOTRAIN_V3 "fma"
@@ -16,17 +17,18 @@
 #define ECHOTRAIN_HAS_CLONES 0
 #endif
 
-// For loops that the compiler turns into vectors of each machine.
+// Marks loops that the compiler vectorises for each machine.
 #if ECHOTRAIN_HAS_CLONES
 #define ECHOTRAIN_CLONES __attribute__((target_clones(ECHOTRAIN_V4, ECHOTRAIN_V3, "default")))
 #else
 #define ECHOTRAIN_CLONES
 #endif
 
-// For functions written with vectors. Defines the function `signature` for each machine, which calls `call` and returns
-// nothing. There `kVectorBytes` is the size of the machine's vector registers, for templates that keep their vectors in
-// them: vectors twice that size take two registers each, and do not fit into them any more. GCC 12 takes a vector type
-// of such a size for its element's where a template makes it and hands it to another: name it by an alias template.
+// Defines, for functions written with vectors, the function `signature` for each machine, which calls `call` and
+// returns nothing. There `kVectorBytes` is the size of the machine's vector registers, for templates that keep their
+// vectors in them: vectors twice that size take two registers each, and do not fit into them any more. Name a vector
+// type by an alias template: GCC 12 takes a vector type of such a size for its element's where a template makes it and
+// hands it to another.
 #define ECHOTRAIN_VECTOR_CLONE(attributes, bytes, signature, call) \
   attributes signature {                                           \
     constexpr int kVectorBytes = bytes;                            \
@@ -34,7 +36,7 @@
   }
 #if ECHOTRAIN_HAS_CLONES
 #ifdef __clang__
-// Clang takes no other attribute beside the target, and calls clones unused that the loader may pick.
+// Clang takes no other attribute beside the target, and reports clones as unused that the loader may pick.
 #pragma clang diagnostic ignored "-Wunused-function"
 #define ECHOTRAIN_FOR(feature) __attribute__((target(feature)))
 #else
@@ -48,7 +50,7 @@
 #define ECHOTRAIN_VECTOR_CLONES(signature, ...) ECHOTRAIN_VECTOR_CLONE(, 16, signature, (__VA_ARGS__))
 #endif
 
-// A helper that must be compiled with the instructions of the clone that calls it.
+// Marks a helper that must be compiled with the instructions of the clone that calls it.
 #define ECHOTRAIN_INLINE __attribute__((always_inline)) inline
-/// The same for a lambda, between its parameters and its body.
+/// Marks a lambda in the same way, between its parameters and its body.
 #define ECHOTRAIN_INLINE_LAMBDA __attribute__((always_inline))

@@ -1,4 +1,4 @@
-// Complex numbers as the device holds them.
+// Complex arithmetic on the device's float2.
 #pragma once
 
 #include <cuda_runtime.h>

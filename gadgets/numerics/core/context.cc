@@ -43,7 +43,7 @@ std::shared_ptr<Device> make_device(Backend backend, Resources& resources, const
   return cpu::make_device(resources, options);
 }
 
-// What loops with ECHOTRAIN_CLONES run with: a program without clones says SSE on any machine.
+// The vector instructions of loops with ECHOTRAIN_CLONES: a program without clones says SSE on any machine.
 std::string cpu_instructions() {
 #if ECHOTRAIN_HAS_CLONES
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -143,7 +143,7 @@ Context::~Context() {
   try {
     synchronize();  // work that uses the cache's plans must end before they go
   } catch (const ResourceError&) {
-    // The operation that caused the error reports it; nobody can be told here.
+    // The operation that caused the error reports it; a destructor can tell nobody.
   }
   state_->cache.clear();
 }
@@ -165,7 +165,7 @@ std::shared_ptr<void> Context::raw(std::size_t bytes) {
     device->refund(bytes);
     throw;
   }
-  // A weak_ptr that only watches the memory must not keep the device.
+  // The memory's deleter keeps the device alive; a weak_ptr that only watches the memory must not.
   return {memory, [device, bytes](void* released) mutable {
             const std::shared_ptr<Device> last = std::move(device);
             last->release(released, bytes);
@@ -176,7 +176,7 @@ std::shared_ptr<void> Context::raw(std::size_t bytes) {
 std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
   std::shared_ptr<Device> device = state_->device;
   device->charge(bytes);
-  // On the CPU, the device counts by itself.
+  // On the CPU, the device counts its memory itself.
   const std::size_t held = cuda() ? block_size(bytes) : 0;
   void* memory = nullptr;
   try {
@@ -191,17 +191,17 @@ std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
     device->refund(bytes);
     throw;
   }
-  // A weak_ptr that only watches the memory must not keep the device.
+  // The memory's deleter keeps the device alive; a weak_ptr that only watches the memory must not.
   return {memory, [device, bytes, held](void* released) mutable {
             const std::shared_ptr<Device> last = std::move(device);
-            last->let_go(held);  // first: what is kept of it counts there
+            last->let_go(held);  // first: the kept part of it counts there
             last->release_host(released, bytes);
             last->refund(bytes);
           }};
 }
 
 namespace {
-/// One core does not reach all of the memory's speed, and less where memory is touched for the first time.
+/// One core does not reach the full memory bandwidth, least of all where memory is touched for the first time.
 constexpr std::size_t kWorthSharing = 4 << 20, kShare = 1 << 20;
 
 template <class Do>

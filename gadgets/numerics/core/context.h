@@ -1,4 +1,5 @@
-// Where work runs: a device, its stream, its memory and the CPU threads. The first argument of every operation.
+// A Context is the place where work runs: a device, its stream, its memory and the CPU threads. It is the first
+// argument of every operation.
 #pragma once
 
 #include <atomic>
@@ -21,10 +22,10 @@ class Resources;
 enum class Backend { cpu, cuda };
 const char* to_string(Backend backend);
 
-/// Whether `backend` can run here; if not, `reason` (when given) says why in one sentence: not built in, no driver, no
+/// True if `backend` can run here; if not, `reason` (when given) says why in one sentence: not built in, no driver, no
 /// device, device too old. Tried once per process.
 bool available(Backend backend, std::string* reason = nullptr);
-/// Number of CUDA devices that this process may use; ContextOptions::device is less than this. 0 when CUDA is not
+/// The number of CUDA devices that this process may use; ContextOptions::device is less than this. 0 when CUDA is not
 /// available().
 int device_count();
 /// "NVIDIA H200 (CUDA 13.0)" or "CPU, 2 threads (AVX-512)".
@@ -33,13 +34,15 @@ std::string describe(Backend backend, Resources& resources);
 struct ContextOptions {
   int device = 0;
   std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
-  std::stop_token stop_token = {};           ///< says when the scan is to stop; by default never
-  std::shared_ptr<Helped> group = {};        ///< of scans that count as one when the CPU's threads help; null: none
-  /// Pays for the machine's memory that arrays take; by default one of the resources' budget without a reservation.
+  std::stop_token stop_token = {};           ///< tells the scan to stop; never, by default
+  std::shared_ptr<Helped> group = {};        ///< the group of scans that count as one when the CPU's threads help;
+                                             ///< null: none
+  /// The account that pays for the host memory of arrays; by default one of the resources' budget without a
+  /// reservation.
   std::shared_ptr<MemoryAccount> account = {};
 };
 
-/// The source and the target of a copy, and where their memory is.
+/// One end of a copy, source or target, and where its memory is.
 struct Source {
   const void* memory;
   Place place;
@@ -49,14 +52,14 @@ struct Target {
   Place place;
 };
 
-/// One session's device, stream and memory. Not thread-safe except where said. Operations on CUDA are asynchronous:
-/// they are ordered on the context's stream and synchronize() waits for them; on the CPU they are done when they
-/// return.
+/// One session's device, stream and memory. Not thread-safe except where a member says so. Operations on CUDA are
+/// asynchronous: they are ordered on the context's stream and synchronize() waits for them; on the CPU they are done
+/// when they return.
 class Context {
   struct State;
 
  public:
-  /// ResourceError with the reason when the backend is not available. `resources` must not be null.
+  /// Throws ResourceError with the reason when the backend is not available. `resources` must not be null.
   Context(Backend backend, std::shared_ptr<Resources> resources, const ContextOptions& options = {});
   ~Context();
   Context(const Context&) = delete;
@@ -66,20 +69,20 @@ class Context {
   bool cuda() const { return backend_ == Backend::cuda; }
   int device() const { return options_.device; }
   void* stream() const;  ///< cudaStream_t; nullptr on the CPU
-  /// The CPU threads, which all scans share; work on them is stopped with this scan.
+  /// The CPU threads, which all scans share; work on them stops when this scan is to stop.
   ThreadPool& threads() { return threads_; }
-  /// What this scan shares with others.
+  /// The caches, pools and threads that all scans share.
   Resources& resources() const { return *resources_; }
   const std::shared_ptr<Resources>& shared_resources() const { return resources_; }
-  /// Says when the scan is to stop. Every operation checks it before it begins, and work on threads() before each
-  /// piece; what takes longer than some 100 ms checks it in between.
+  /// The token that tells the scan to stop. Every operation checks it before it begins, and work on threads() before
+  /// each piece; work that takes longer than some 100 ms checks it in between.
   const std::stop_token& stop_token() const { return options_.stop_token; }
   const std::shared_ptr<Helped>& group() const { return options_.group; }
-  /// Stopped when the scan is to stop.
+  /// Throws Stopped when the scan is to stop.
   void check_stop() const { threads_.check_stop(); }
 
-  /// Uninitialised memory where this context computes. ResourceError when the budget or the device is exhausted; the
-  /// message says how much was asked for and how much is left. Arrays may outlive the context.
+  /// Allocates uninitialised memory where this context computes. Throws ResourceError when the budget or the device is
+  /// exhausted; the message says how much was asked for and how much is left. Arrays may outlive the context.
   template <class T>
   Array<T> allocate(Shape shape) {
     return Array<T>(raw(bytes_of<T>(shape)), shape);
@@ -95,13 +98,13 @@ class Context {
   void clear(DeviceView<T> array) {
     fill_zero(array.data(), static_cast<std::size_t>(array.size()) * sizeof(T));
   }
-  /// Uninitialised host memory, pinned on CUDA. Fill it before the copies that read it are enqueued.
+  /// Allocates uninitialised host memory, pinned on CUDA. Fill it before the copies that read it are enqueued.
   template <class T>
   HostArray<T> allocate_host(Shape shape) {
     return HostArray<T>(raw_host(bytes_of<T>(shape)), shape, cuda() ? Place::pinned : Place::pageable);
   }
-  /// Copies between any two places (host, device), in stream order. Sizes must be equal. Host memory that is not from
-  /// allocate_host() has been read when this returns.
+  /// Copies between any two places (host, device), in stream order. Sizes must be equal. Host memory that does not come
+  /// from allocate_host() has been read when this returns.
   template <class T>
   void copy(View<const std::type_identity_t<T>> from, View<T> to) {
     if (from.size() != to.size())
@@ -109,7 +112,7 @@ class Context {
     const auto bytes = static_cast<std::size_t>(from.size()) * sizeof(T);
     copy_bytes({from.data(), from.place()}, {to.data(), to.place()}, bytes);
   }
-  /// A copy of host elements where this context computes.
+  /// Copies host elements to where this context computes.
   template <class T>
   Array<T> upload(HostView<const T> from) {
     Array<T> array = allocate<T>(from.shape());
@@ -129,7 +132,7 @@ class Context {
     copy<T>(array.view(), host.view());
     return host;
   }
-  /// A copy on the host, ready to read when this returns (synchronises; for tests and tools).
+  /// Copies to the host and waits for the copy (synchronises; for tests and tools).
   template <class T>
   HostArray<T> download(DeviceView<const T> from) {
     HostArray<T> array = allocate_host<T>(from.shape());
@@ -138,16 +141,16 @@ class Context {
     return array;
   }
 
-  /// Waits for all work enqueued so far. ResourceError when the device reports an error.
+  /// Waits for all work enqueued so far. Throws ResourceError when the device reports an error.
   void synchronize();
   /// Calls `done` once all work enqueued so far has finished, on some thread (on the CPU: on this one, at once). `done`
   /// must be short, must not throw and must not call CUDA or this context.
   void on_complete(std::function<void()> done);
-  /// ResourceError when the device has reported an error (CUDA: sticky or of the last launch). Does not wait.
+  /// Throws ResourceError when the device has reported an error (CUDA: sticky or of the last launch). Does not wait.
   void check();
 
   /// While one exists, device memory that arrays release is kept for arrays of the same size, so that repeated work
-  /// asks the device for no memory and can be recorded as a CUDA graph. Kept memory that no array uses is not counted.
+  /// asks the device for no memory and can be recorded as a CUDA graph. Kept memory counts only while an array uses it.
   class KeepMemory {
    public:
     explicit KeepMemory(Context& context);
@@ -171,18 +174,18 @@ class Context {
     std::shared_ptr<State> state_;
   };
 
-  /// Pays for the machine's memory that this context's arrays take.
+  /// The account that pays for the host memory of this context's arrays.
   const std::shared_ptr<MemoryAccount>& account() const;
-  /// From now on, another account pays for this context's arrays, also for those that exist. OverBudget when they do
-  /// not fit there, and nothing changes. No other thread may use them meanwhile.
+  /// From now on, another account pays for this context's arrays, also for those that exist. Throws OverBudget when
+  /// they do not fit there; then nothing changes. No other thread may use them meanwhile.
   void hand_over(std::shared_ptr<MemoryAccount> account);
   std::uint64_t bytes_in_use() const;
   std::uint64_t peak_bytes() const;
-  /// Bytes copied from device to host so far (0 on the CPU).
+  /// The number of bytes copied from device to host so far (0 on the CPU).
   std::uint64_t device_to_host_bytes() const;
 
-  /// Per-context store of reusable plans (cuFFT, FFTW), keyed by their owner's type; made on first use.
-  /// Thread-confined.
+  /// A store of reusable plans (cuFFT, FFTW), one per context, keyed by their owner's type; a plan is made on first
+  /// use. Thread-confined.
   template <class P>
   P& cache() {
     static const char key = 0;
@@ -194,7 +197,7 @@ class Context {
  private:
   template <class T>
   static std::size_t bytes_of(const Shape& shape) {
-    // Every caller's extents were checked against limits far below this; a product that wraps must never get here.
+    // Every caller checked the extents against limits far below this, so no product that wraps gets here.
     std::size_t n = sizeof(T);
     for (auto e : shape)
       if (__builtin_mul_overflow(n, static_cast<std::size_t>(e), &n))

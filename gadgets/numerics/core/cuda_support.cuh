@@ -1,4 +1,4 @@
-// Errors, streams and launches of CUDA kernels.
+// Error checks, streams and launches of CUDA kernels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,8 +12,8 @@ namespace echotrain::numerics::cuda {
 
 inline bool is_sticky(cudaError_t status) { return fault_of(static_cast<int>(status)) == CudaFault::lost; }
 
-/// ResourceError when a CUDA call failed: DeviceLost when none will succeed any more, DeviceFailed when it was for
-/// another reason than memory.
+/// Throws ResourceError when a CUDA call failed: DeviceLost when no later call can succeed, DeviceFailed when the
+/// reason is not memory.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears the error, so that the next call is not blamed for it
@@ -35,10 +35,10 @@ inline cudaStream_t stream_of(Context& context) {
   return static_cast<cudaStream_t>(context.stream());
 }
 
-/// Call it after each launch.
+/// Checks the last launch; call it after each launch.
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
-/// An event that orders work and is not timed.
+/// An event that orders work and does not take the time.
 class Event {
  public:
   Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
@@ -51,12 +51,12 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Keeps the host at most two steps ahead of the device in a row of long kernels: what is enqueued cannot be stopped.
-/// Context::cache() holds one, so that steps count across calls. Not for work that is recorded as a graph.
+/// Keeps the host at most two steps ahead of the device in a sequence of long kernels, because enqueued work cannot be
+/// stopped. Context::cache() holds one, so that steps count across calls. Not for work that is recorded as a graph.
 class Pace {
  public:
-  /// To be called after each step, always with the same context. Waits for the step before it; throws Stopped when the
-  /// scan is to stop.
+  /// Call it after each step, always with the same context. Waits for the step before it; throws Stopped when the scan
+  /// is to stop.
   void step(Context& context) {
     check(cudaEventRecord(ends_[count_ % 2].get(), stream_of(context)), "recording an event");
     if (++count_ > 1) check(cudaEventSynchronize(ends_[count_ % 2].get()), "waiting for an event");
@@ -70,7 +70,7 @@ class Pace {
 
 constexpr int kThreads = 256;
 
-/// Blocks for `n` elements in a grid-stride loop: as many as keep any device busy.
+/// The number of blocks for `n` elements in a grid-stride loop: enough to keep any device busy.
 inline unsigned blocks_for(std::int64_t n) {
   constexpr std::int64_t kMost = 1 << 16;
   const std::int64_t blocks = (n + kThreads - 1) / kThreads;
@@ -83,7 +83,7 @@ inline float2* device_view(cfloat* data) { return reinterpret_cast<float2*>(data
 
 }  // namespace echotrain::numerics::cuda
 
-/// for (i = this thread's first; i < n; i += threads of the launch)
+/// Loops over i = this thread's first; i < n; i += threads of the launch.
 #define ECHOTRAIN_GRID_STRIDE(i, n)                                                                \
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < (n); \
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)

@@ -1,4 +1,5 @@
-// What a Context needs of a backend: memory, copies and ordering. Arrays keep it alive after their Context is gone.
+// A Device is a backend's memory, copies and ordering, as a Context needs them. Arrays keep it alive after their
+// Context is gone.
 #pragma once
 
 #include <atomic>
@@ -21,8 +22,8 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// Memory where the backend computes, and host memory that it copies from and to fast. ResourceError when there is
-  /// none.
+  /// Allocates memory where the backend computes, or host memory that it copies from and to fast. Throws ResourceError
+  /// when none is left.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void* allocate_host(std::size_t bytes) = 0;
   /// May be called from any thread, also after the Context is gone. `bytes` is the size asked for.
@@ -43,7 +44,7 @@ class Device {
   virtual void check() = 0;
   virtual void* stream() const = 0;
 
-  /// Takes `bytes` from the budget: ResourceError when less is left.
+  /// Takes `bytes` from the budget. Throws ResourceError when less is left.
   void charge(std::size_t bytes);
   void refund(std::size_t bytes) noexcept { in_use_ -= bytes; }
   std::uint64_t budget() const { return budget_; }
@@ -51,8 +52,8 @@ class Device {
   std::uint64_t peak() const { return peak_; }
   std::uint64_t device_to_host() const { return device_to_host_; }
 
-  /// From now on, what is held of the machine's memory counts there. OverBudget when it does not fit, and nothing
-  /// changes. No other thread may use the device meanwhile.
+  /// Moves the count of host memory held to another account, for what is held now and from now on. Throws OverBudget
+  /// when it does not fit; then nothing changes. No other thread may use the device meanwhile.
   void bill(std::shared_ptr<MemoryAccount> account) {
     if (account_) account_->give(held_);
     try {
@@ -64,9 +65,9 @@ class Device {
     account_ = std::move(account);
   }
   const std::shared_ptr<MemoryAccount>& account() const { return account_; }
-  /// Memory of the machine's that is held for arrays [bytes].
+  /// Host memory that is held for arrays [bytes].
   std::uint64_t held() const { return held_; }
-  /// Takes `bytes` of the machine's memory from the account: OverBudget when they do not fit.
+  /// Takes `bytes` of host memory from the account. Throws OverBudget when they do not fit.
   void hold(std::size_t bytes) {
     account_->take(bytes);
     held_ += bytes;
@@ -93,7 +94,7 @@ std::size_t block_size(std::size_t bytes);
 /// "12.5 MiB"
 std::string bytes_text(std::uint64_t bytes);
 
-/// Does a little work on a GPU, anew at each call, and gives CUDA's error (cudaError_t), 0 when there is none. A
+/// Does a little work on a GPU, anew at each call, and returns CUDA's error (cudaError_t), 0 if there is none. A
 /// program without CUDA has no device (100).
 int try_device(int device);
 
@@ -104,9 +105,9 @@ namespace cuda {
 std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options);
 int device_count();
 int try_device(int device);
-bool probe(std::string& reason);  ///< whether a usable device is there, and why not
+bool probe(std::string& reason);  ///< true if a device is usable; else `reason` says why not
 std::string describe();
-void note_use(int device);  ///< device_memory() reports it from now on
+void note_use(int device);  ///< from now on, device_memory() reports this device
 std::vector<DeviceMemory> device_memory();
 }  // namespace cuda
 

@@ -20,21 +20,22 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// A grid's column touches thousands of small pages, whose lookup would take longer than the transform.
+/// The size of huge pages: a grid's column touches thousands of small pages, whose lookup would take longer than the
+/// transform.
 constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
 
-/// Blocks below this size [bytes] take what was asked for: a scan may have tens of thousands of them, one for each open
-/// frame, say. kBeside: what the allocator needs for such a block, and its array.
+/// Blocks below kSmall [bytes] are allocated at the size asked for, without rounding: a scan may have tens of thousands
+/// of them, one for each open frame, say. kBeside: the allocator's overhead for such a block and its array.
 constexpr std::size_t kSmall = 4096, kBeside = 192;
 
 #ifdef ECHOTRAIN_SANITIZED
-constexpr std::size_t kWorthKeeping = SIZE_MAX;  // so that use after release is seen
+constexpr std::size_t kWorthKeeping = SIZE_MAX;  // never kept, so that sanitizers see use after release
 #else
 constexpr std::size_t kWorthKeeping = 64 * 1024;
 #endif
 
-/// Large blocks that arrays of all contexts have released, for arrays to come: fresh pages cost more than the work that
-/// is done on them. They count in the budget, and go when anybody needs what they take.
+/// Keeps large blocks that arrays of all contexts have released, for later arrays: fresh pages cost more than the work
+/// that is done on them. They count in the budget, and are freed when anybody needs their memory.
 class SpareBlocks final : public Droppable {
  public:
   explicit SpareBlocks(Resources& resources)
@@ -47,7 +48,8 @@ class SpareBlocks final : public Droppable {
     drop(UINT64_MAX);
   }
 
-  /// The block that came last, so that others grow old; it is no longer counted. nullptr: there is none of this size.
+  /// Returns the block released last, so that others grow old; it is no longer counted. nullptr if there is none of
+  /// this size.
   void* take(std::size_t size) noexcept {
     std::lock_guard lock(mutex_);
     auto found = blocks_.upper_bound(size);
@@ -63,7 +65,7 @@ class SpareBlocks final : public Droppable {
   void put(void* memory, std::size_t size) noexcept {
     if (!keep(memory, size)) std::free(memory);
   }
-  /// Frees blocks that came before the period that ends now.
+  /// Frees blocks that were released before the period that ends now.
   bool age() {
     std::lock_guard lock(mutex_);
     const std::size_t freed = std::erase_if(blocks_, [this](const auto& entry) {
@@ -92,11 +94,11 @@ class SpareBlocks final : public Droppable {
  private:
   struct Block {
     void* memory;
-    std::uint64_t period;  // in which the block came
+    std::uint64_t period;  // the period in which the block was released
   };
   using Blocks = std::multimap<std::size_t, Block>;
   static constexpr std::size_t kMostNodes = 256;
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{8} << 30;  // where the budget has no bound
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{8} << 30;  // the bound where the budget has none
 
   bool keep(void* memory, std::size_t size) noexcept {
     std::lock_guard lock(mutex_);
@@ -117,7 +119,7 @@ class SpareBlocks final : public Droppable {
     bytes_ += size;
     return true;
   }
-  void release(void* memory, std::size_t size) noexcept {  // with the lock held
+  void release(void* memory, std::size_t size) noexcept {  // requires the lock
     std::free(memory);
     bytes_ -= size;
     budget_->give(size);
@@ -132,7 +134,7 @@ class SpareBlocks final : public Droppable {
   std::uint64_t period_ = 0;
 };
 
-/// Host memory. The device itself keeps nothing that was released: what it has made for a cache may keep it for long.
+/// Host memory. The device itself keeps no released memory: work made for a cache may keep the device for long.
 class HostDevice final : public Device {
  public:
   HostDevice(std::uint64_t budget, std::shared_ptr<SpareBlocks> spare) : Device(budget), spare_(std::move(spare)) {}

@@ -1,4 +1,4 @@
-// How full the GPUs are, for whoever watches them.
+// The GPUs' memory, used and free, for monitoring.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace echotrain::numerics {
 /// One GPU's memory [bytes].
 struct DeviceMemory {
   int device = 0;
-  std::string pci;  ///< where it is: "0000:3b:00.0"; empty: it does not say
+  std::string pci;  ///< its PCI address: "0000:3b:00.0"; empty if the driver does not tell
   std::uint64_t total = 0;
   std::uint64_t used = 0;           ///< by all programs
-  std::uint64_t pool_reserved = 0;  ///< held by this process for its arrays
-  std::uint64_t pool_used = 0;      ///< of that, by arrays that are alive
+  std::uint64_t pool_reserved = 0;  ///< reserved by this process for its arrays
+  std::uint64_t pool_used = 0;      ///< the part of it that living arrays use
 };
 
-/// The GPUs on which this process has made a Context; asking about another one would take memory there. Leaves out a
+/// Reports the GPUs on which this process has made a Context; asking another GPU would take memory there. Leaves out a
 /// device that does not answer. Thread-safe.
 std::vector<DeviceMemory> device_memory();
 

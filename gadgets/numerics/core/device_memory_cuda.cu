@@ -9,7 +9,7 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr int kMostDevices = 64;
-std::atomic<std::uint64_t> used_devices = 0;  // a bit each
+std::atomic<std::uint64_t> used_devices = 0;  // one bit per device
 
 bool measure(DeviceMemory& memory) {
   if (cudaSetDevice(memory.device) != cudaSuccess) return false;

@@ -1,5 +1,5 @@
-// Which backend an operation runs on. Every operation has a cpu:: and, when built, a cuda:: function of the same shape.
-// A scan that is to stop begins no further operation: Stopped is thrown.
+// The dispatch of an operation to its backend. Every operation has a cpu:: and, when built, a cuda:: function of the
+// same signature. A scan that is to stop begins no further operation: Stopped is thrown.
 #pragma once
 
 #include "gadgets/numerics/core/backends_built.h"

@@ -1,4 +1,4 @@
-// What numerics throws, and what errors of CUDA mean by their numbers (cudaError_t), for code that sees no CUDA header.
+// The exceptions of numerics, and the meaning of CUDA's error numbers (cudaError_t) for code that sees no CUDA header.
 #pragma once
 
 #include <exception>
@@ -19,20 +19,21 @@ class OverLimit : public ResourceError {
   using ResourceError::ResourceError;
 };
 
-/// The device has an error that stays until the process ends (CUDA calls it sticky): no session can use it any more.
+/// The device has an error that stays until the process ends (CUDA calls it sticky): no session can use the device any
+/// more.
 class DeviceLost : public ResourceError {
  public:
   using ResourceError::ResourceError;
 };
 
-/// A call of the device failed for another reason than memory, and later ones may succeed.
+/// A call of the device failed for another reason than memory; later calls may succeed.
 class DeviceFailed : public ResourceError {
  public:
   DeviceFailed(const std::string& what, int its_code) : ResourceError(what), code(its_code) {}
-  int code;  ///< CUDA's (cudaError_t)
+  int code;  ///< CUDA's error number (cudaError_t)
 };
 
-/// The scan's stop token was set: whoever asked for the work no longer wants it. This is not an error: catch it before
+/// The scan's stop token was set: nobody wants the result any more. This is not an error: catch it before
 /// std::exception.
 class Stopped : public std::exception {
  public:
@@ -41,11 +42,11 @@ class Stopped : public std::exception {
 
 enum class CudaFault {
   lost,    ///< every further call of this process fails: only a new process can use the device
-  memory,  ///< the device, or the machine, has none left
-  other,   ///< the call failed; a device that is gone is among the reasons (999, 100, 46)
+  memory,  ///< the device, or the machine, has no memory left
+  other,   ///< the call failed, perhaps because the device is gone (999, 100, 46)
 };
 
-/// "lost" are those of which the CUDA Runtime API ("cudaError") says that "the process must be terminated and
+/// "lost" are the errors of which the CUDA Runtime API ("cudaError") says that "the process must be terminated and
 /// relaunched", and two of hardware that stays broken (214, 220). Older toolkits lack the names of some.
 constexpr CudaFault fault_of(int status) {
   switch (status) {

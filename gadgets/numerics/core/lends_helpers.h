@@ -1,4 +1,4 @@
-// How many of the CPU's threads may help whom.
+// A bound on how many of the CPU's threads help a scan.
 #pragma once
 
 #include "gadgets/numerics/core/thread_pool.h"
@@ -9,8 +9,8 @@ namespace echotrain::numerics {
 /// group, at once.
 class LendsHelpers : public Yield {
  public:
-  /// Called from any thread while the thread that it lends to is in parallel_for(). May change at any time: threads
-  /// that help already look after each of their steps.
+  /// Called from any thread while the helped thread is in parallel_for(). The value may change at any time: helpers
+  /// look again after each of their steps.
   virtual int most_helpers() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a program keeps in the machine's memory, against one bound.
+// The memory budget: all memory that the program keeps, against one bound.
 #pragma once
 
 #include <atomic>

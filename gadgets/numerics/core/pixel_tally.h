@@ -1,15 +1,15 @@
-// What a conversion of an image counts of its pixels.
+// Counts of the pixels that an image's conversion cut or could not represent.
 #pragma once
 
 #include <cstdint>
 
 namespace echotrain::numerics {
 
-/// Filled while an image is converted, so that nothing that is wrong with it leaves unnoticed.
+/// Filled while an image is converted, so that no bad pixel goes unreported.
 struct PixelTally {
-  std::uint64_t not_finite = 0;  ///< infinite or not a number, as converted or in the complex image before
-  std::uint64_t saturated = 0;   ///< finite, and cut to what the type of the pixels can hold
-  std::uint64_t any = 0;         ///< 1: something is not zero
+  std::uint64_t not_finite = 0;  ///< infinite or not a number, in the converted or in the complex image
+  std::uint64_t saturated = 0;   ///< finite, and clipped to the range of the pixels' type
+  std::uint64_t any = 0;         ///< 1: some pixel is not zero
 };
 
 }  // namespace echotrain::numerics

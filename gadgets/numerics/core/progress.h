@@ -1,4 +1,4 @@
-// The signs of life of a scan, for those who look from outside whether it still goes on.
+// The progress of a scan, for a watchdog that asks whether it still works.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,17 @@
 
 namespace echotrain::numerics {
 
-/// What a scan's thread shows of itself while it works: a count of steps, one at each check_stop(), and where it is.
-/// The threads that help it make none, as it works itself and waits for no piece of theirs for long. Images that become
-/// complete on a GPU are steps, too. Thread-safe.
+/// Counts the steps of a scan's thread, one at each check_stop(), and names the gadget that it is in. Helper threads
+/// count none: the scan's thread works itself and never waits for their pieces for long. Images that become complete on
+/// a GPU are steps, too. Thread-safe.
 class Progress {
  public:
-  /// Something was done.
+  /// Counts one step.
   void step() { steps_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
 
-  /// While one exists, the scan's thread waits for others: for data, for room, for its turn, for what another makes.
+  /// While one exists, the scan's thread waits for others: for data, for room, for its turn, for a result that another
+  /// scan computes.
   class Wait {
    public:
     explicit Wait(Progress& progress) : progress_(progress) { progress_.waits_.fetch_add(1); }
@@ -35,13 +36,14 @@ class Progress {
     Progress& progress_;
   };
   bool waits() const { return waits_ > 0; }
-  /// Nothing is left to do: it waits for good.
+  /// Ends the scan's work: its thread waits from now on.
   void end() { ++waits_; }
 
-  /// While one exists, the scan's thread is in the gadget `name`, which outlives whoever asks; then where it was.
+  /// While one exists, the scan's thread is in the gadget `name`, which must outlive all readers of the progress; then
+  /// it is where it was.
   class Stay {
    public:
-    /// `progress` may be null: nobody asks.
+    /// `progress` may be null: nobody watches.
     Stay(Progress* progress, const std::string& name)
         : progress_(progress), before_(progress != nullptr ? progress->at_.exchange(&name) : nullptr) {}
     ~Stay() {
@@ -54,17 +56,17 @@ class Progress {
     Progress* const progress_;
     const std::string* const before_;
   };
-  /// The gadget's name; null: it is in none.
+  /// The gadget's name; null if the thread is in none.
   const std::string* at() const { return at_; }
 
-  /// A context on a GPU was made.
+  /// Notes that a context on a GPU was made.
   void note_device() { on_device_ = true; }
-  /// What is known of that does not count for what begins now.
+  /// Forgets note_device() for the work that begins now.
   void forget_device() { on_device_ = false; }
   bool on_device() const { return on_device_; }
 
-  /// Of the calling thread, whose looks at a stop token are its steps; chains that it makes, and caches that it asks,
-  /// take it. Null: nobody looks. std::bad_alloc where a thread's first call finds no memory.
+  /// The progress of the calling thread, whose checks of a stop token are its steps; chains that it makes, and caches
+  /// that it asks, use it. Null: nobody watches. Throws std::bad_alloc where a thread's first call finds no memory.
   static std::shared_ptr<Progress>& of_thread();
 
  private:
@@ -74,15 +76,16 @@ class Progress {
   std::atomic<const std::string*> at_ = nullptr;
 };
 
-/// Tells how long a scan that works has shown no step, when looked at again and again. Confined to one thread.
+/// Tells how long a working scan has made no step, when asked again and again. Confined to one thread.
 class ProgressAge {
  public:
   using Clock = std::chrono::steady_clock;
   explicit ProgressAge(std::shared_ptr<const Progress> progress, Clock::time_point now = Clock::now())
       : progress_(std::move(progress)), looked_(now) {}
 
-  /// Zero while the scan waits for others, or has made a step since the last look. Of the time between two looks at
-  /// most kMostAtOnce counts: who did not look was held up itself (a stopped process, a machine that slept).
+  /// Zero while the scan waits for others, or has made a step since the last call. Between two calls at most
+  /// kMostAtOnce counts: a longer gap means that the caller itself was held up (a stopped process, a machine that
+  /// slept).
   Clock::duration look(Clock::time_point now) {
     const std::uint64_t steps = progress_->steps();
     if (std::exchange(steps_, steps) != steps || progress_->waits())

@@ -8,7 +8,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Empty where the variable is not set.
+/// Returns an empty text if the variable is not set.
 std::string_view text_of(const char* variable) {
   const char* value = std::getenv(variable);
   return value == nullptr ? "" : value;

@@ -26,28 +26,29 @@ namespace {
 constexpr std::int64_t kPiecesPerThread = 8;
 
 using Clock = std::chrono::steady_clock;
-/// A piece is done in steps of about this time, after each of which a helper may turn to another caller's work, and
-/// before each of which the stop token is looked at.
+/// The time of a step of a piece. After each step a helper may turn to another caller's work; before each step the stop
+/// token is checked.
 constexpr std::chrono::milliseconds kStep{5};
-/// Most that a step may be longer than the one before: how long it takes is only known afterwards.
+/// The largest growth from one step to the next, as the time of a step is only known afterwards.
 constexpr double kGrowth = 16;
-/// A helper says at least so often how long it has worked for a caller.
+/// The longest time after which a helper reports its work for a caller.
 constexpr std::chrono::milliseconds kMostUncounted{100};
-/// How often one idle thread looks whether more may help.
+/// The interval at which one idle thread checks whether more may help.
 constexpr std::chrono::milliseconds kWatch{10};
-/// What a caller that rests may save up: so much of the time of each helper. No more: all others wait as long for help.
+/// The credit that a resting caller may save up: so much of the time of each helper. No more, because all others wait
+/// that long for help.
 constexpr std::chrono::duration<double> kMostSaved{0.005};
 
 struct Range {
   std::int64_t begin = 0, end = 0;
 };
 
-/// How many elements a thread takes at once: `grain` at first, and then as many as kStep allows.
+/// The number of elements that a thread takes at once: `grain` at first, and then as many as kStep allows.
 class Steps {
  public:
   Steps(std::int64_t grain, const ThreadPool& pool) : grain_(std::max(std::int64_t{1}, grain)), pool_(pool) {}
 
-  /// Returns what is left when leave() says so after a step.
+  /// Returns the rest when leave() is true after a step.
   template <class Leave>
   Range run(Range range, const std::function<void(std::int64_t, std::int64_t)>& work, const Leave& leave) {
     while (range.begin < range.end) {
@@ -81,21 +82,21 @@ struct Job {
   const std::function<void(std::int64_t, std::int64_t)>& work;
   const ThreadPool& pool;
   const bool stoppable;
-  Helped& own;    // the caller's; guarded by the pool's mutex, as is the group's
-  Helped& group;  // the caller's own where it has none
+  Helped& own;    // the caller's; guarded by the pool's mutex, as is `group`
+  Helped& group;  // the caller's own if it belongs to no group
   const bool grouped;
   const LendsHelpers* const lender;  // null: as many helpers as there are
   int helpers = 0;                   // guarded by the pool's mutex
-  std::condition_variable left{};    // a helper has left the job; for its caller
+  std::condition_variable left{};    // a helper has left the job; the caller waits for it
   std::atomic<std::int64_t> next{0};
   std::mutex mutex{};
   std::exception_ptr error{};
-  std::vector<Range> rests{};  // of pieces that helpers have left
+  std::vector<Range> rests{};  // parts of pieces that helpers have left undone
   std::atomic<bool> has_rests{false};
 
   bool exhausted() const { return next >= pieces && !has_rests; }
 
-  // With the pool's mutex held, as the two below.
+  // Requires the pool's mutex; so do the two functions below.
   bool needs_more_than(const Job& other) const {
     if (&group != &other.group) return group.seconds < other.group.seconds;
     return own.seconds < other.own.seconds;
@@ -112,7 +113,7 @@ struct Job {
     if (grouped) own.seconds += seconds;
   }
 
-  /// Works until nothing is left to take, or leave() says so after a step.
+  /// Works until nothing is left to take, or leave() is true after a step.
   template <class Leave>
   void run(const Leave& leave) {
     Steps steps(grain, pool);
@@ -160,11 +161,12 @@ struct Job {
 
 }  // namespace
 
-/// Helpers work for the caller for whom they have worked least, and look for another one after each step while there
-/// are several: who computes for a millisecond now and then need not wait for those who compute for minutes.
+/// Fair share: helpers work for the caller for whom they have worked least, and while there are several callers they
+/// choose again after each step, so that a scan that computes for a millisecond now and then need not wait for scans
+/// that compute for minutes.
 struct ThreadPool::Impl {
-  /// How a thread is woken. Each has a condition of its own: only as many are woken as there is work for, and who wakes
-  /// some does not wait for others that were woken before and have no core yet.
+  /// One thread and its condition variable. Each has its own: only as many are woken as there is work for, and the
+  /// waker does not wait for threads that were woken earlier and have no core yet.
   struct Helper {
     std::condition_variable wake{};
     bool woken = false;
@@ -172,12 +174,12 @@ struct ThreadPool::Impl {
 
   std::mutex mutex;
   std::vector<Helper> crew;
-  std::vector<Helper*> asleep;  // who fell asleep last is last, and is woken first
+  std::vector<Helper*> asleep;  // in the order of falling asleep: the last is woken first
   std::vector<Job*> jobs;
-  std::atomic<bool> crowded{false};  // several jobs
-  double least_helped = 0;           // of the caller or group helped last: what new ones begin with
+  std::atomic<bool> crowded{false};  // there are several jobs
+  double least_helped = 0;           // of the caller or group helped last: the value that new ones start with
   bool stopping = false;
-  bool watched = false;  // an idle thread looks now and then
+  bool watched = false;  // one idle thread checks at intervals
   std::vector<std::thread> threads;
 
   explicit Impl(int count) : crew(static_cast<std::size_t>(count)) {
@@ -216,7 +218,7 @@ struct ThreadPool::Impl {
     wake(static_cast<std::size_t>(job.pieces - 1));  // the caller takes one
   }
 
-  /// Wakes at most so many of those that are asleep. Without the mutex: they need it next.
+  /// Wakes at most so many of the sleeping threads. Call it without the mutex, which they need next.
   void wake(std::size_t most) {
     while (most > 0) {
       std::array<Helper*, 64> next{};
@@ -235,7 +237,7 @@ struct ThreadPool::Impl {
     }
   }
 
-  /// With the mutex held, which others have meanwhile.
+  /// Requires the mutex, and releases it while asleep.
   void sleep(std::unique_lock<std::mutex>& lock, Helper& self, std::optional<Clock::duration> most = {}) {
     self.woken = false;
     asleep.push_back(&self);
@@ -246,7 +248,8 @@ struct ThreadPool::Impl {
       std::erase(asleep, &self);
   }
 
-  /// Waits until no helper is in the job. False: a helper has left some work, which another one may have taken since.
+  /// Waits until no helper is in the job. Returns false if a helper has left some work, which another helper may have
+  /// taken since.
   bool remove(Job& job) {
     std::unique_lock lock(mutex);
     job.left.wait(lock, [&job] { return job.helpers == 0 || job.has_rests; });
@@ -270,8 +273,8 @@ struct ThreadPool::Impl {
     return helpers < job.lender->most_helpers();
   }
 
-  /// Waits for work; null: the pool ends. Lenders do not say when more helpers may come: of the threads that have
-  /// nothing to do, one looks now and then while somebody has work for which more may not come yet, and wakes the next.
+  /// Waits for work; returns null when the pool ends. Lenders do not tell when more helpers may come: while somebody
+  /// has work for which no more may come yet, one of the idle threads checks at intervals, and wakes the next.
   Job* wait_for_work(std::unique_lock<std::mutex>& lock, Helper& self) {
     for (;;) {
       if (stopping) return nullptr;

@@ -1,4 +1,4 @@
-// Threads that CPU kernels of all scans share.
+// The CPU threads that kernels of all scans share.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace echotrain::numerics {
 
-/// Whoever lends a thread its core, told of places where the thread can do without.
+/// A Yield lends a thread its core, and is told of places where the thread can pause.
 class Yield {
  public:
   virtual ~Yield() = default;
@@ -20,11 +20,11 @@ class Yield {
   virtual void look() = 0;
   /// The thread is about to wait for something else. It calls look() afterwards.
   virtual void rest() = 0;
-  /// Of the calling thread; null: nobody lends it anything.
+  /// The Yield of the calling thread; null: nobody lends it a core.
   static Yield*& of_thread();
 };
 
-/// While it lives, the calling thread keeps its core: others wait for what it makes, or it measures times.
+/// While it lives, the calling thread keeps its core, because others wait for its result, or because it measures times.
 class KeepsCore {
  public:
   KeepsCore() : before_(std::exchange(Yield::of_thread(), nullptr)) {}
@@ -36,21 +36,21 @@ class KeepsCore {
   Yield* const before_;
 };
 
-/// How long a pool's threads have helped a caller, or all callers of a group [s]; negative: not yet. Guarded by the
-/// pool.
+/// The time for which a pool's threads have helped a caller, or all callers of a group [s]; negative: not yet. Guarded
+/// by the pool.
 struct Helped {
   double seconds = -1;
-  double least = 0;  ///< of a group: of its caller who was helped last
+  double least = 0;  ///< of a group: the time of its caller who was helped last
 };
 
-/// Thread-safe: several threads may ask for work at once. The pool's threads help the caller whom they have helped
-/// least, a caller being a ThreadPool object: each scan has its own. Callers of a group count as one against others;
-/// the least helped of them comes first.
+/// Thread-safe: several threads may ask for work at once. Threads are shared fairly: they help the caller whom they
+/// have helped least, a caller being a ThreadPool object: each scan has its own. Callers of a group count as one
+/// against others; the least helped of them comes first.
 class ThreadPool {
  public:
-  /// ResourceError when so many cannot be started.
+  /// Throws ResourceError when so many threads cannot be started.
   explicit ThreadPool(int threads);
-  /// The same threads, for work that `stop` ends; `group` null: a caller of its own.
+  /// Uses the same threads, for work that `stop` ends; `group` null: a caller of its own.
   ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<Helped> group = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -58,11 +58,12 @@ class ThreadPool {
 
   int size() const { return size_; }
   /// Calls work(begin, end) for pieces that cover [0, n) and returns when all are done; the caller works too. Pieces
-  /// have at least `grain` elements. The first exception thrown by a piece is thrown here. Which thread takes which
-  /// piece is not fixed: work must give the same result for any split. Where work may be stopped, pieces are cut to
+  /// have at least `grain` elements. The first exception thrown by a piece is thrown here. The assignment of pieces to
+  /// threads is not fixed: work must give the same result for any split. Where work may be stopped, pieces are cut to
   /// some 5 ms, if that is more than `grain` elements, and check_stop() is called before each.
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
-  /// Stopped when the work of this caller is to stop. Calls Yield::look() of the thread, and is a step of its Progress.
+  /// Throws Stopped when the work of this caller is to stop. Calls Yield::look() of the thread, and is a step of its
+  /// Progress.
   void check_stop() const {
     if (Yield* const yield = Yield::of_thread()) yield->look();
     if (Progress* const progress = Progress::of_thread().get()) progress->step();
@@ -79,7 +80,7 @@ class ThreadPool {
   Helped own_;
 };
 
-/// Throws Stopped when work is to stop; looks once in many calls, for loops whose steps take little.
+/// Throws Stopped when work is to stop; checks once in many calls, for loops whose steps take little.
 class StopCheck {
  public:
   explicit StopCheck(const std::stop_token& stop) : stop_(stop) {}
@@ -96,7 +97,7 @@ class StopCheck {
   std::uint32_t calls_ = 0;
 };
 
-/// Cores that this process may use: its affinity, and the quota of its container.
+/// The number of cores that this process may use: its affinity, and the quota of its container.
 int usable_cores();
 
 }  // namespace echotrain::numerics

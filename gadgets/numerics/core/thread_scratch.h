@@ -1,4 +1,4 @@
-// Values and working space that a thread keeps.
+// Values and working space that each thread keeps.
 #pragma once
 
 #include <pthread.h>
@@ -10,8 +10,8 @@
 
 namespace echotrain::numerics {
 
-/// This thread's T for `User`, made at first use and destroyed when the thread ends. std::bad_alloc when there is no
-/// memory for it. A `thread_local` T with a destructor would end the process then: glibc aborts where it cannot
+/// This thread's T for `User`, made at first use and destroyed when the thread ends. Throws std::bad_alloc when there
+/// is no memory for it. A `thread_local` T with a destructor would end the process then: glibc aborts where it cannot
 /// register the destructor (__cxa_thread_atexit_impl, stdlib/cxa_thread_atexit_impl.c).
 template <class User, class T>
 T& thread_value() {
@@ -36,7 +36,7 @@ T& thread_value() {
 }
 
 /// This thread's working space for `User`: at least `floats` floats, aligned to 64 bytes, zero at first, later as
-/// `User` left them. It grows and is kept until the thread ends; it is not charged to any session. std::bad_alloc when
+/// `User` left them. It grows and is kept until the thread ends; no session pays for it. Throws std::bad_alloc when
 /// there is no memory.
 template <class User>
 float* thread_scratch(std::size_t floats) {
