@@ -14,8 +14,8 @@ void call(std::function<void()>& function) {
   in_stream_callback = outer;
 }
 
-/// Kernels of a stream follow each other and its copies. The fence is for the host, which must not see the number
-/// before what they have written there.
+/// Kernels of a stream run in order with each other and its copies. The fence makes their writes to host memory visible
+/// to the host before the number.
 __global__ void raise_kernel(volatile std::uint64_t* flag, std::uint64_t to) {
   __threadfence_system();
   *flag = to;
@@ -31,7 +31,8 @@ void Flag::add(cudaStream_t work, std::function<void()> done) {
     waiting_.emplace_back(number, std::move(done));
     ++count_;
   }
-  // Without the lock: while the device's queue is full, a launch waits for the device, and who polls must not.
+  // The lock is not held here: while the device's queue is full, a launch waits for the device, and the polling thread
+  // must not.
   raise_kernel<<<1, 1, 0, work>>>(raised_, number);
   const cudaError_t status = cudaGetLastError();
   if (status == cudaSuccess) return;
@@ -60,7 +61,7 @@ bool Flag::poll() noexcept {
     }
     std::atomic_thread_fence(std::memory_order_acquire);
     call(done);
-    --count_;  // afterwards: who finds nothing to come may rely on all having been called
+    --count_;  // only afterwards: a poller that finds the count at zero may rely on all functions having been called
   }
   return count_ > 0;
 }

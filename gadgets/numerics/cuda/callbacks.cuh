@@ -1,4 +1,4 @@
-// Functions that are called when a stream's work is done.
+// Completion callbacks: functions that are called when a stream's work is done.
 #pragma once
 
 #include <atomic>
@@ -15,14 +15,14 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Functions that wait for a number in host memory to rise, which the stream's work does when it gets there.
+/// A Flag holds functions until a number in host memory rises, which the stream's work raises when it gets there.
 class Flag final : public Completions::Source {
  public:
-  /// `raised`: pinned memory, which close() has to precede the end of.
+  /// `raised` is pinned memory that must live until close().
   explicit Flag(std::uint64_t* raised) : raised_(raised) { *raised = 0; }
   void add(cudaStream_t work, std::function<void()> done);
   bool poll() noexcept override;
-  /// Drops what is still waited for.
+  /// Drops the functions that still wait.
   void close() noexcept;
 
  private:
@@ -31,21 +31,21 @@ class Flag final : public Completions::Source {
   std::mutex mutex_;
   std::uint64_t last_ = 0;
   std::deque<std::pair<std::uint64_t, std::function<void()>>> waiting_;
-  std::atomic<std::size_t> count_ = 0;  // of them
+  std::atomic<std::size_t> count_ = 0;  // the number of functions
 };
 
 /// Calls back from a stream of its own, so that the device need not wait for the host; or, where `polled` is given,
-/// from there, which takes no thread of CUDA's. The device must be current whenever one of these functions is called.
-/// Not thread-safe except in_one().
+/// from the thread that polls, which needs no thread of CUDA's. The device must be current whenever one of these
+/// functions is called. Not thread-safe except in_one().
 class Callbacks {
  public:
-  /// `raised`: pinned memory for `polled`, until this is gone.
+  /// `raised` is pinned memory for `polled`; it must outlive this.
   Callbacks(std::shared_ptr<Completions> polled, std::uint64_t* raised);
   ~Callbacks();
   Callbacks(const Callbacks&) = delete;
   Callbacks& operator=(const Callbacks&) = delete;
 
-  /// Calls `done`, on a thread of CUDA's or of whoever polls, once the work that is now on `work` is done.
+  /// Calls `done`, on a thread of CUDA's or on the polling thread, once the work that is now on `work` is done.
   void add(cudaStream_t work, std::function<void()> done);
   /// Waits for all callbacks. The streams' work is done already.
   void wait();
@@ -54,7 +54,7 @@ class Callbacks {
 
  private:
   Stream stream_;
-  Event reached_;  // how far the work's stream must be before the next callback
+  Event reached_;  // the point that the work's stream must reach before the next callback
   const std::shared_ptr<Completions> polled_;
   std::shared_ptr<Flag> flag_;  // null: not polled
 };

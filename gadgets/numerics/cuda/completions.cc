@@ -22,11 +22,11 @@ void Completions::remove(const Source* source) noexcept {
                  [source](const auto& each) { return each.get() != source; });
     sources_ = std::move(sources);
   } catch (const std::bad_alloc&) {
-    // It stays: a source without work costs a look.
+    // The source stays: without work, it costs one look.
   }
 }
 
-// A function may end the last use of a context, whose source is then removed: the lock must not be held meanwhile.
+// A function may end the last use of a context, whose source is then removed, so the lock must not be held here.
 bool Completions::poll() noexcept {
   std::shared_ptr<const Sources> sources;
   {

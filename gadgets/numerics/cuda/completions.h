@@ -1,4 +1,4 @@
-// Work on devices whose end somebody looks for, again and again, instead of being woken by it.
+// Completions polls devices for the end of their work, instead of being woken by it.
 #pragma once
 
 #include <atomic>
@@ -8,26 +8,26 @@
 
 namespace echotrain::numerics {
 
-/// What Context::on_complete() waits for, in contexts on GPUs that are made after will_poll(). Found through
-/// Resources::get(). Thread-safe.
+/// The functions given to Context::on_complete() that wait, of contexts on GPUs that are made after will_poll(). Found
+/// through Resources::get(). Thread-safe.
 class Completions {
  public:
-  /// From now on, some thread calls poll() again and again while there is anything to come. Without such a thread,
-  /// functions are called by Context::synchronize().
+  /// From now on, some thread calls poll() again and again while functions wait. Without such a thread,
+  /// Context::synchronize() calls them.
   void will_poll() { polled_ = true; }
   bool polled() const { return polled_; }
 
-  /// What one context waits for.
+  /// The waiting functions of one context.
   class Source {
    public:
     virtual ~Source() = default;
-    /// Calls those of Context::on_complete()'s functions whose work is done. Returns whether others are still to come.
+    /// Calls those of Context::on_complete()'s functions whose work is done. Returns true if others still wait.
     virtual bool poll() noexcept = 0;
   };
 
   void add(std::shared_ptr<Source> source);
   void remove(const Source* source) noexcept;
-  /// Calls, on this thread, the functions whose work is done. Returns whether others are still to come.
+  /// Calls, on this thread, the functions whose work is done. Returns true if others still wait.
   bool poll() noexcept;
 
  private:

@@ -17,9 +17,9 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::size_t kStagingBytes = 16u << 20;  // that a copy from pageable memory stages at a time
+constexpr std::size_t kStagingBytes = 16u << 20;  // bytes that a copy from pageable memory stages at a time
 
-/// Of pinned memory, for as long as this lives.
+/// A block of pinned memory, for as long as this lives.
 class PinnedBlock {
  public:
   PinnedBlock(PinnedMemory& from, cudaStream_t stream, std::size_t bytes)
@@ -80,7 +80,7 @@ class CudaDevice final : public Device {
     if (from.place == Place::pageable && to.place == Place::device) {
       copy_staged(static_cast<const char*>(from.memory), static_cast<char*>(to.memory), bytes);
     } else if (from.place != Place::device && to.place != Place::device) {
-      // A copy within host memory waits for the stream, so that it stays in order with its work.
+      // A copy within host memory waits for the stream, to stay in order with its work.
       check(cudaStreamSynchronize(stream_.get()), "waiting for the device");
       std::memmove(to.memory, from.memory, bytes);
     } else {
@@ -128,17 +128,17 @@ class CudaDevice final : public Device {
       const cudaError_t status = cudaMemcpyAsync(to + at, staging, n, cudaMemcpyHostToDevice, stream_.get());
       pinned_->release(staging, n, stream_.get());
       check(status, "copying memory");
-      // The next part can then use the same block, so that pinned memory stays small.
+      // The next part can then use the same block, so that little pinned memory is needed.
       if (at + n < bytes) check(cudaStreamSynchronize(stream_.get()), "waiting for the device");
     }
   }
 
-  const int device_;  // first: what follows is made on it
+  const int device_;  // first: the members below are made on it
   const std::shared_ptr<PinnedMemory> pinned_;
   Stream stream_;
   DevicePool pool_{device_, stream_.get()};
   Releases releases_{device_, stream_.get(), pool_, *pinned_};
-  const std::unique_ptr<PinnedBlock> raised_;  // by work whose end is polled for; null: none is
+  const std::unique_ptr<PinnedBlock> raised_;  // raised by work whose end is polled for; null: none is
   Callbacks callbacks_;                        // last: they may release arrays until they have been waited for
 };
 

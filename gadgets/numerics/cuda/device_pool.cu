@@ -8,7 +8,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::size_t kMostKeptDevice = 96u << 20;  // kept for reuse by a context
+constexpr std::size_t kMostKeptDevice = 96u << 20;  // bytes that a context keeps for reuse
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void* DevicePool::take(std::size_t bytes) {
   void* memory = nullptr;
   cudaError_t status = cudaMallocAsync(&memory, block_size(bytes), stream_);
   if (status != cudaSuccess) {
-    // The pool may hold memory that is free but in the wrong pieces, or about to become free.
+    // The pool may hold free memory in the wrong pieces, or memory that is about to become free.
     cudaGetLastError();
     free_kept();
     check(cudaStreamSynchronize(stream_), "waiting for the device");
@@ -41,12 +41,12 @@ void* DevicePool::take(std::size_t bytes) {
   return memory;
 }
 
-/// A kept block of this size, or nullptr. Only work that is on the stream already may still use the block.
-/// ResourceError where there is none and the stream is being recorded.
+/// Returns a kept block of this size, or nullptr. Only work that is on the stream already may still use the block.
+/// Throws ResourceError where there is none and the stream is being recorded.
 void* DevicePool::take_kept(std::size_t bytes) {
   {
     std::lock_guard lock(mutex_);
-    // The block given back last is the likeliest to be in the device's cache.
+    // The block released last is the likeliest to be in the device's cache.
     for (std::size_t i = kept_.size(); i-- > 0;) {
       if (kept_[i].size != block_size(bytes)) continue;
       void* memory = kept_[i].memory;

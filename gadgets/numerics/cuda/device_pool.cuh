@@ -1,4 +1,4 @@
-// A stream's device memory: from the driver's pool, and kept for reuse.
+// A DevicePool is a stream's device memory: from the driver's pool, and kept for reuse.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,8 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Blocks of memory that are allocated and freed in the order of one stream. Some are kept when they are given back,
-/// because taking one of those asks the driver for nothing. take() is for the stream's thread, all else for any thread.
+/// Blocks of memory that are allocated and freed in the order of one stream. Some are kept when they are released,
+/// because taking a kept block does not call the driver. take() is for the stream's thread, all else for any thread.
 class DevicePool {
  public:
   /// `device` must be current.
@@ -18,8 +18,8 @@ class DevicePool {
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
 
-  /// A block for `bytes`. ResourceError when the device has none, or when the stream is recorded and none of the kept
-  /// ones fits. The device must be current.
+  /// Returns a block for `bytes`. Throws ResourceError when the device has none, or when the stream is recorded and
+  /// none of the kept ones fits. The device must be current.
   void* take(std::size_t bytes);
   /// Keeps the block of `bytes` for reuse. Returns false if it does not; the block is then to be freed.
   bool keep(void* memory, std::size_t bytes) noexcept;
@@ -27,13 +27,13 @@ class DevicePool {
   void free(void* memory) noexcept;
   /// Begins (true) or ends (false) a period in which all blocks are kept; periods may be nested.
   void keep_all(bool on) noexcept;
-  /// Frees what is kept.
+  /// Frees the kept blocks.
   void free_kept() noexcept;
 
  private:
   struct Block {
     void* memory;
-    std::size_t size;  // that was allocated: block_size() of the bytes asked for
+    std::size_t size;  // as allocated: block_size() of the bytes asked for
   };
   void* take_kept(std::size_t bytes);
 

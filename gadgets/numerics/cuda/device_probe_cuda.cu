@@ -1,4 +1,4 @@
-// Which devices are there: the functions of core/device.h that need no Device.
+// Probes for devices: the functions of core/device.h that need no Device.
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/device.h"
 

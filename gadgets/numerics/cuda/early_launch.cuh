@@ -1,7 +1,7 @@
-// Kernels that begin before the one before them has ended (programmatic dependent launch): getting ready then costs no
+// Kernels that begin before the one before them has ended (programmatic dependent launch), so that their setup costs no
 // time. Such a kernel calls wait_for_kernel_before() in all its threads before it reads what others write or writes
 // what others read. On devices before compute capability 9.0, and where the program was built for such devices only,
-// they are launched as all are.
+// they are launched in the ordinary way.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,21 +10,21 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Returns once the kernel before has ended, and with it all before that one.
+/// Returns once the kernel before it, and with it all earlier ones, has ended.
 __device__ inline void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// The kernel after may begin once all blocks have called it. Without this, it begins when this one ends.
+/// Lets the next kernel begin once all blocks have called this. Without it, the next kernel begins when this one ends.
 __device__ inline void let_kernel_after_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Whether a device of this compute capability runs code that waits: not where what the program was built for is older,
-/// and the driver compiles that for the device.
+/// True if a device of this compute capability runs code that waits. It does not where the program was built for an
+/// older one, and the driver compiles that for the device.
 constexpr bool waits_are_built(int major) {
   for (const int built : {__CUDA_ARCH_LIST__})
     if (built >= 900 && built < 100 * (major + 1)) return true;
@@ -33,11 +33,11 @@ constexpr bool waits_are_built(int major) {
 
 struct EarlyLaunch {
   dim3 blocks, threads;
-  int shared_bytes = 0;  ///< dynamic
+  int shared_bytes = 0;  ///< dynamic shared memory
   unsigned cluster = 1;  ///< blocks of a cluster, along x
 };
 
-/// Launches kernel(argument...). ResourceError if that fails.
+/// Launches kernel(argument...). Throws ResourceError if that fails.
 template <class... Parameters>
 void launch_early(const char* what, void (*kernel)(Parameters...), const EarlyLaunch& shape, cudaStream_t stream,
                   const Parameters&... arguments) {

@@ -1,4 +1,4 @@
-// Who keeps memory that enqueued work reads.
+// The owners of memory that enqueued work reads, kept until the work is done.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,8 +13,8 @@
 
 namespace echotrain::numerics::cuda {
 
-/// A context's, in its cache. Owners are let go when the device has got past the work that was enqueued before them: at
-/// the next call, or when the context ends, as nobody is woken for it. For the context's own thread.
+/// The owners of one context, in its cache. Owners are released when the device has got past the work that was enqueued
+/// before them: at the next call, or when the context ends, as nobody is woken for it. For the context's own thread.
 class KeptOwners {
  public:
   using Owners = std::vector<std::shared_ptr<const void>>;
@@ -24,7 +24,7 @@ class KeptOwners {
   KeptOwners(const KeptOwners&) = delete;
   KeptOwners& operator=(const KeptOwners&) = delete;
 
-  /// Keeps them until the work that is now on the context's stream is done.
+  /// Keeps `owners` until the work that is now on the context's stream is done.
   void add(Context& context, Owners owners);
 
  private:
@@ -33,7 +33,7 @@ class KeptOwners {
 
   struct Kept {
     cudaEvent_t done = nullptr;
-    int device = 0;  // that `done` belongs to
+    int device = 0;  // the device of `done`
     Owners owners;
   };
   std::shared_ptr<SpareEvents> events_;

@@ -11,10 +11,11 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::uint64_t kMostKeptPinned = 1ull << 30;   // kept for reuse by all contexts
-constexpr std::chrono::milliseconds kLongestWait{100};  // of drop(), for its blocks to be freed
+constexpr std::uint64_t kMostKeptPinned = 1ull << 30;   // bytes kept for reuse by all contexts
+constexpr std::chrono::milliseconds kLongestWait{100};  // for which drop() waits for its blocks to be freed
 constexpr std::size_t kMostUsed = 64 << 20;             // bytes that are freed later
-constexpr std::chrono::milliseconds kLook{5};           // at blocks that work still uses and that are to be freed
+constexpr std::chrono::milliseconds kLook{5};           // the interval of checks of blocks that work still uses and
+                                                        // that are to be freed
 
 }  // namespace
 
@@ -41,7 +42,7 @@ PinnedMemory::PinnedMemory(Resources& resources)
 PinnedMemory::~PinnedMemory() {
   budget_->withdraw(*this);
   thread_.request_stop();
-  thread_.join();  // it has freed all that goes
+  thread_.join();  // the thread has freed all blocks to free
   budget_->give(kept_bytes_);
   for (auto& [size, blocks] : kept_)
     for (const Block& block : blocks) free_now(block);
@@ -84,7 +85,8 @@ void* PinnedMemory::allocate(std::size_t bytes) {
   return memory;
 }
 
-// Blocks that slabs keep count in the budget, those in use where they are used. nullptr: no slab can be added.
+// The budget counts kept blocks of slabs here, and those in use where they are used. Returns nullptr if no slab can be
+// added.
 void* PinnedMemory::small_block(std::size_t size) {
   {
     const std::lock_guard lock(mutex_);
@@ -130,7 +132,7 @@ void PinnedMemory::release(void* memory, std::size_t bytes, cudaStream_t stream)
   cudaGetLastError();
 }
 
-/// False: the block is not of a slab.
+/// Returns false if the block does not come from a slab.
 bool PinnedMemory::give_back_small(void* memory, std::size_t size, cudaEvent_t done, int device) noexcept {
   if (size > PinnedSlabs::kLargestBlock) return false;
   const std::lock_guard lock(mutex_);
@@ -153,8 +155,8 @@ bool PinnedMemory::keep(const Block& block, std::size_t size) noexcept {
   return true;
 }
 
-// The work that uses the block may take seconds, and freeing waits for other work, too: callers, the threads of
-// connections among them, have no time for that.
+// The work that uses the block may take seconds, and freeing waits for other work, too; callers, the threads of
+// connections among them, cannot wait that long.
 bool PinnedMemory::free_later(const Block& block, std::size_t size) noexcept {
   std::lock_guard lock(mutex_);
   if (used_bytes_ + size > kMostUsed) return false;
@@ -168,12 +170,13 @@ bool PinnedMemory::free_later(const Block& block, std::size_t size) noexcept {
   return true;
 }
 
-void PinnedMemory::no_longer_kept(std::size_t size) noexcept {  // with the lock held
+void PinnedMemory::no_longer_kept(std::size_t size) noexcept {  // requires the lock
   kept_bytes_ -= size;
   budget_->give(size);
 }
 
-// Blocks of a size lie in the order in which they came: behind one that work still uses, others most likely are, too.
+// Blocks of a size lie in the order of their release: those behind a block that work still uses are most likely in use,
+// too.
 std::optional<std::uint64_t> PinnedMemory::unused_since() const {
   std::lock_guard lock(mutex_);
   for (const auto& [size, blocks] : kept_)
@@ -182,8 +185,8 @@ std::optional<std::uint64_t> PinnedMemory::unused_since() const {
   return std::nullopt;
 }
 
-// Freeing pinned memory may wait for all work of the device, for which callers, the threads of connections among them,
-// have no time: a thread does it.
+// Freeing pinned memory may wait for all work of the device, and callers, the threads of connections among them, cannot
+// wait that long: a thread frees it.
 void PinnedMemory::drop(std::uint64_t wanted) {
   std::unique_lock lock(mutex_);
   std::uint64_t dropped = 0;
@@ -228,7 +231,7 @@ void PinnedMemory::free_what_goes(const std::stop_token& stop) {
     freeing_ = true;
     lock.unlock();
     for (const auto& [block, size] : going) {
-      cudaSetDevice(block.device);  // this thread's own
+      cudaSetDevice(block.device);  // sets this thread's device only
       free_now(block);
       budget_->give(size);
     }
@@ -239,10 +242,10 @@ void PinnedMemory::free_what_goes(const std::stop_token& stop) {
   }
 }
 
-// With the lock held, which others have while a block is freed.
+// Requires the lock, and releases it while a block is freed.
 void PinnedMemory::free_what_was_used(std::unique_lock<std::mutex>& lock) {
-  // Of a device that has failed, no work is ever reported as done, and none uses memory: the destructor waits for
-  // these.
+  // A device that has failed never reports work as done, but no work uses its memory: the destructor waits for such
+  // blocks.
   const auto is_free = [](const Going& each) {
     const cudaError_t status = cudaEventQuery(each.block.done);
     if (status != cudaSuccess) cudaGetLastError();
@@ -254,7 +257,7 @@ void PinnedMemory::free_what_was_used(std::unique_lock<std::mutex>& lock) {
     const auto [block, size] = *next;
     used_.erase(next);
     lock.unlock();
-    cudaSetDevice(block.device);  // this thread's own
+    cudaSetDevice(block.device);  // sets this thread's device only
     free_now(block);
     cudaGetLastError();
     lock.lock();

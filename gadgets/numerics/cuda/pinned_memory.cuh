@@ -23,8 +23,8 @@ namespace echotrain::numerics::cuda {
 
 /// Pinned host memory of all contexts. Pinning is slow and stops the device, so blocks are kept, each with an event
 /// that says when the last work which may use it is done. Kept blocks count in the budget of the machine's memory, and
-/// go when anybody needs what they take; those in use count where they are used. Small ones are parts of slabs, which
-/// go as a whole. Thread-safe.
+/// are freed when anybody needs their memory; those in use count where they are used. Small ones are parts of slabs,
+/// which go as a whole. Thread-safe.
 class PinnedMemory final : public Droppable {
  public:
   explicit PinnedMemory(Resources& resources);
@@ -33,21 +33,21 @@ class PinnedMemory final : public Droppable {
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
-  /// ResourceError when the machine has none left.
+  /// Throws ResourceError when the machine has none left.
   void* allocate(std::size_t bytes);
   /// Keeps the block until the work now on `stream` is done; where it cannot be kept, it is freed then. Waits for no
   /// work. The stream's device must be current.
   void release(void* memory, std::size_t bytes, cudaStream_t stream) noexcept;
 
   std::optional<std::uint64_t> unused_since() const override;
-  /// Of blocks that no work uses any more. A thread frees them, for which this waits 100 ms at most.
+  /// Drops blocks that no work uses any more. A thread frees them, for which this waits 100 ms at most.
   void drop(std::uint64_t wanted) override;
 
  private:
   struct Block {
     void* memory;
     cudaEvent_t done;
-    int device;  // that `done` belongs to
+    int device;  // the device of `done`
   };
   struct Going {
     Block block;
@@ -73,11 +73,11 @@ class PinnedMemory final : public Droppable {
   std::map<std::size_t, std::vector<Block>> kept_;
   std::size_t kept_bytes_ = 0;
   std::vector<Going> going_;  // not kept any more; the thread frees them, and then they no longer count
-  std::vector<Going> used_;   // in nobody's count; the thread frees them when no work uses them any more
+  std::vector<Going> used_;   // counted nowhere; the thread frees them when no work uses them any more
   std::size_t used_bytes_ = 0;
   bool freeing_ = false;
-  std::condition_variable_any changed_;  // going_ or freeing_
-  std::jthread thread_;                  // last: it uses the others
+  std::condition_variable_any changed_;  // going_ or freeing_ has changed
+  std::jthread thread_;                  // last: it uses the other members
 };
 
 }  // namespace echotrain::numerics::cuda

@@ -7,7 +7,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::size_t kMostLooks = 8;  // at slabs, for a block
+constexpr std::size_t kMostLooks = 8;  // slabs that are searched for a block
 
 }  // namespace
 

@@ -18,7 +18,7 @@ struct WorkGraph {
   }
 };
 
-/// Without an executable where the driver or the work does not allow it.
+/// Records `work`. The result has no executable where the driver or the work does not allow it.
 std::shared_ptr<WorkGraph> record_work(Context& context, const std::function<void()>& work) {
   auto result = std::make_shared<WorkGraph>();
   const cudaStream_t stream = stream_of(context);
@@ -52,7 +52,7 @@ std::shared_ptr<WorkGraph> record_work(Context& context, const std::function<voi
     result->executable = nullptr;
     return result;
   }
-  // The first launch would do this otherwise. What it says is not needed.
+  // Uploads now what the first launch would upload otherwise. Its error does not matter.
   if (cudaGraphUpload(result->executable, stream) != cudaSuccess) cudaGetLastError();
   return result;
 }

@@ -44,7 +44,7 @@ void Releases::defer(const Block& block) noexcept {
   try {
     deferred_.push_back(block);
   } catch (const std::bad_alloc&) {
-    // The block is lost: nothing may be freed here, and there is no memory to remember it.
+    // The block is leaked: nothing may be freed here, and there is no memory to remember it.
   }
 }
 

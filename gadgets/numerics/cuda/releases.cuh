@@ -1,4 +1,5 @@
-// Memory given back at a time when nothing may be freed: in a stream's callback, or while a graph is recorded.
+// Deferred release of memory that is given back when nothing may be freed: in a stream's callback, or while a graph is
+// recorded.
 #pragma once
 
 #include <atomic>
@@ -11,16 +12,17 @@
 
 namespace echotrain::numerics::cuda {
 
-/// What arrays of one context release, from any thread. Blocks that cannot be freed at once wait for free_deferred().
+/// The memory that arrays of one context release, from any thread. Blocks that cannot be freed at once wait for
+/// free_deferred().
 class Releases {
  public:
   struct Block {
     void* memory;
-    std::size_t bytes;  // that were asked for
-    bool host;          // pinned memory
+    std::size_t bytes;  // as asked for
+    bool host;          // true: pinned memory
   };
 
-  /// `pool` and `pinned` outlive this.
+  /// `pool` and `pinned` must outlive this.
   Releases(int device, cudaStream_t stream, DevicePool& pool, PinnedMemory& pinned)
       : device_(device), stream_(stream), pool_(pool), pinned_(pinned) {}
   Releases(const Releases&) = delete;
@@ -29,7 +31,8 @@ class Releases {
   void give_back(const Block& block) noexcept;
   /// Begins (true) or ends (false) a period in which the stream is recorded as a graph. For the context's own thread.
   void recording(bool on) noexcept;
-  /// Frees what waits, unless the stream is recorded. The device must be current; for the context's own thread.
+  /// Frees the deferred blocks, unless the stream is recorded. The device must be current; for the context's own
+  /// thread.
   void free_deferred() noexcept;
 
  private:

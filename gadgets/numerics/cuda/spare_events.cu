@@ -6,7 +6,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::size_t kMostSpareEvents = 64;  // of a device
+constexpr std::size_t kMostSpareEvents = 64;  // of one device
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void SpareEvents::give_back(cudaEvent_t event, int device) noexcept {
         return;
       }
     } catch (const std::bad_alloc&) {
-      // Not kept, then.
+      // The event is destroyed, then.
     }
   }
   cudaEventDestroy(event);

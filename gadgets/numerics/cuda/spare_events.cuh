@@ -1,4 +1,4 @@
-// Events that are used again and again.
+// A pool of CUDA events for reuse.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,16 +9,17 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Events kept for reuse, as making one takes longer than recording it. They belong to the current device. Thread-safe.
+/// Events kept for reuse, because making one takes longer than recording it. They belong to the current device.
+/// Thread-safe.
 class SpareEvents {
  public:
   SpareEvents() = default;
   ~SpareEvents();
   SpareEvents(const SpareEvents&) = delete;
   SpareEvents& operator=(const SpareEvents&) = delete;
-  /// nullptr where none can be made.
+  /// Returns nullptr where none can be made.
   cudaEvent_t take() noexcept;
-  /// `device`: the one that the event was taken for.
+  /// `device` is the one that the event was taken for.
   void give_back(cudaEvent_t event, int device) noexcept;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Of the device that is current when it is made; the same must be current when it is destroyed.
+/// A stream of the device that is current when it is made; the same must be current when it is destroyed.
 class Stream {
  public:
   Stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
