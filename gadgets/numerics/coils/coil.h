@@ -32,7 +32,8 @@ class NoiseCovariance {
 
 /// The whitening matrix W = sqrt(2) L^-1 of C = L L^H (Cholesky), times sqrt(scale)^-1: after it, noise has unit
 /// standard deviation in its real and in its imaginary part (Kellman & McVeigh, MRM 54, 2005). `scale` is the ratio of
-/// noise power in the imaging data to that in the noise scan. std::invalid_argument when C is not positive definite.
+/// noise power in the imaging data to that in the noise scan. Throws std::invalid_argument when C is not positive
+/// definite.
 std::vector<cfloat> whitening_matrix(const std::vector<cdouble>& covariance, int coils, double scale);
 
 }  // namespace echotrain::numerics

@@ -9,7 +9,7 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = 4 * 1024;
-constexpr std::int64_t kBlock = 256;  // voxels or samples worked on at a time, so that they stay in the cache
+constexpr std::int64_t kBlock = 256;  // voxels or samples of one piece, so that they stay in the cache
 
 ECHOTRAIN_CLONES void add_power(const float* from, float* sum, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) sum[i] += from[2 * i] * from[2 * i] + from[2 * i + 1] * from[2 * i + 1];

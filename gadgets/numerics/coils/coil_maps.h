@@ -1,9 +1,10 @@
 // Coil sensitivity maps from the images themselves, and the combination of coil images by such maps.
 //
-// Maps are known up to one complex factor per voxel. Its magnitude is chosen so that sum_c |S_c|^2 = 1, its phase by a
-// virtual coil: u, the first principal component of all coils' data (the combination with the most signal; Buehrer et
-// al., MRM 57, 2007, use the same to compress arrays). sum_c conj(u_c) S_c is real and positive, so the maps are as
-// smooth in phase as that coil and no phase jumps from voxel to voxel. Values that are not finite count as 0.
+// Maps are known up to one complex factor per voxel. The magnitude of that factor is chosen so that sum_c |S_c|^2 = 1,
+// its phase by a virtual coil: u, the first principal component of all coils' data (the combination with the most
+// signal; Buehrer et al., MRM 57, 2007, use the same to compress arrays). sum_c conj(u_c) S_c is real and positive, so
+// the maps are as smooth in phase as that coil and no phase jumps from voxel to voxel. Values that are not finite count
+// as 0.
 #pragma once
 
 #include "gadgets/numerics/core/context.h"
@@ -19,8 +20,9 @@ inline constexpr int kMostBlock = 31;
 ///
 /// images, maps: [coil, z, y, x]. block: 1..kMostBlock; an even one reaches one voxel further towards the start. Voxels
 /// whose local mean power tr R / |block| lies below `threshold`^2 times its largest value get 0; with threshold 0 only
-/// those without any signal. Does not depend on the images' scale, from 1e-35 to 1e35. Fixed number of steps, ordered
-/// sums: the same bits in every run. Asynchronous on CUDA. std::invalid_argument on shapes or numbers that do not fit.
+/// those without any signal. Does not depend on the images' scale, from 1e-35 to 1e35. The number of steps is fixedand
+/// sums are ordered: the same bits in every run. Asynchronous on CUDA. Throws std::invalid_argument on shapes or
+/// numbers that do not fit.
 void adaptive_maps(Context& context, DeviceView<const cfloat> images, int block, DeviceView<cfloat> maps,
                    float threshold = 0);
 

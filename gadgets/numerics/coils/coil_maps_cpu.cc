@@ -15,7 +15,7 @@ constexpr std::int64_t kLanes = 16;              // voxels whose eigenvectors ar
 constexpr std::int64_t kTileX = 32, kTileY = 8;  // voxels whose covariances are kept at once
 constexpr std::int64_t kVoxelGrain = 16 * 1024;
 
-/// re, im = scale * from, with 0 for what is not finite.
+/// re, im = scale * from, with 0 for values that are not finite.
 ECHOTRAIN_CLONES void take_apart(const float* from, float scale, std::int64_t n, float* re, float* im) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float r = from[2 * i], m = from[2 * i + 1];
@@ -58,7 +58,7 @@ struct Lanes {
   std::int64_t width;
   std::int64_t coils;
   int iterations;  ///< at most: fewer where vectors do not change any more
-  float crop;      ///< voxels whose eigenvalues are below it need no vector; 0: all do
+  float crop;      ///< voxels with smaller eigenvalues need no vector; 0: all need one
   const cfloat* reference;
   float* x;           ///< [coils, 2, kLanes], the start; afterwards the eigenvectors of unit length, phases chosen
   float* y;           ///< working space like x
@@ -66,16 +66,17 @@ struct Lanes {
   float* trace;       ///< [kLanes]
 };
 
-/// As many floats as a register holds.
+/// The number of floats that a vector register holds, as a type.
 template <int kVectorBytes>
 using Floats [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = float;
 
-/// What is done with as many voxels as a register holds. (Results are passed by reference, as such types have no stable
-/// calling convention by value.)
+/// The work on as many voxels as a vector register holds. (Results are passed by reference, as such types have no
+/// stable calling convention by value.)
 template <int kVectorBytes>
 struct Together {
   static constexpr std::int64_t kWidth = kVectorBytes / sizeof(float);
-  /// At any float's address. (Clang keeps the alignment of a class's name for a type, not of an alias template.)
+  /// Floats at any address, aligned or not. (Clang keeps the alignment of a class's name for a type, not of an alias
+  /// template.)
   using InMemory [[gnu::vector_size(kVectorBytes), gnu::may_alias, gnu::aligned(4)]] = float;
   static_assert(kLanes % kWidth == 0 && sizeof(Floats<kVectorBytes>) == kVectorBytes &&
                 sizeof(InMemory) == kVectorBytes);
@@ -120,7 +121,7 @@ struct Together {
     for (std::int64_t i = 0; i < kWidth; ++i) out[i] = v[i] > 0 ? 1 / std::sqrt(v[i]) : 0.0f;
   }
 
-  /// Whether |y - l x| < kSame l in all voxels, where x is of unit length, and l = Re(x^H y).
+  /// True if |y - l x| < kSame l in all voxels, where x is of unit length, and l = Re(x^H y).
   static ECHOTRAIN_INLINE bool settled(const Lanes& w) {
     constexpr float kSame = 1e-6f;  // rounding leaves a third of it
     Floats<kVectorBytes> value{}, rest{};
@@ -134,7 +135,7 @@ struct Together {
     return all;
   }
 
-  /// Whether all eigenvalues are below `crop` in all voxels, as none exceeds the root of the sum of squares of all
+  /// True if all eigenvalues are below `crop` in all voxels, as none exceeds the root of the sum of squares of all
   /// elements.
   static ECHOTRAIN_INLINE bool all_cropped(const Lanes& w) {
     constexpr float kRounding = 1e-3f;
@@ -223,13 +224,13 @@ float unit_scale(ThreadPool& threads, const cfloat* images, std::int64_t count) 
   const Extremes found =
       on_host::extremes(threads, HostView<const float>(reinterpret_cast<const float*>(images), {2 * count}));
   const float most = std::max(-found.least, found.most);
-  // The inverse of such a factor is a float, too.
+  // The inverse of such a power of two is a float, too.
   return most > 0 ? std::ldexp(1.0f, std::clamp(-std::ilogb(most), -126, 126)) : 1.0f;
 }
 
 /// The virtual coil: the principal component of all voxels.
 std::vector<cfloat> virtual_coil(Context& context, const AdaptiveMaps& w, float scale) {
-  constexpr std::int64_t kPieces = 64, kRun = 256;  // for any number of threads
+  constexpr std::int64_t kPieces = 64, kRun = 256;  // so many for any number of threads
   const std::int64_t voxels = volume(w.n), pairs = triangle_size(w.coils);
   const std::int64_t per_piece = (voxels + kPieces - 1) / kPieces;
   std::vector<cdouble> partial(static_cast<std::size_t>(kPieces * pairs));
@@ -295,7 +296,7 @@ class Column {
     y_.resize(x_.size());
   }
 
-  /// power: [z, y, x], the mean over the block of the coils' power; may be nullptr.
+  /// power: [z, y, x], the mean over the block of the coils' power; or nullptr.
   void run(std::int64_t first_x, std::int64_t first_y, float* power) {
     first_x_ = first_x;
     first_y_ = first_y;
@@ -479,7 +480,7 @@ void deflate(Context& context, const Deflation& work) {
       for (std::int64_t b = 0; b <= a; ++b) {
         const cfloat* m = work.matrices + triangle_index(a, b) * voxels;
         for (std::int64_t v = begin; v < end; ++v) {
-          // Re(conj(v_a) M_ab v_b); what is not finite counts 0, as it does for the vectors.
+          // Re(conj(v_a) M_ab v_b); values that are not finite count as 0, as they do for the vectors.
           const cfloat p = std::conj(vector_at(a, v)) * vector_at(b, v);
           const float part = p.real() * m[v].real() - p.imag() * m[v].imag();
           if (part - part == 0) values[static_cast<std::size_t>(v - begin)] += a == b ? part : 2 * part;

@@ -76,7 +76,7 @@ __global__ void virtual_coil_kernel(const double2* triangle, int coils, double2*
     reference[a] = make_float2(static_cast<float>(x[a].x), static_cast<float>(x[a].y));
 }
 
-/// Two vectors [coil] of each thread, in shared memory.
+/// Each thread's two vectors [coil], in shared memory.
 struct Vectors {
   float2* x;
   float2* y;
@@ -184,7 +184,7 @@ struct Matrices {
   std::int64_t stride;
 };
 
-/// A row of the matrix per thread, and a voxel per kRows threads of a warp, for up to kRows coils.
+/// One thread per row of the matrix, and kRows threads of a warp per voxel, for up to kRows coils.
 template <int kRows>
 __global__ void __launch_bounds__(kThreads) eigen_rows_kernel(Matrices w) {
   const int a = threadIdx.x % kRows;

@@ -25,7 +25,7 @@ struct AdaptiveMaps {
   const cfloat* images;
   std::int64_t coils;
   Extents n;
-  std::int64_t before, after;  ///< voxels of the block on either side of its middle one
+  std::int64_t before, after;  ///< voxels of the block on either side of its middle voxel
   float threshold;
   cfloat* maps;
 };
@@ -37,17 +37,17 @@ struct EigenMaps {
   const cfloat* start;      ///< [coils]
   const cfloat* reference;  ///< [coils]: the virtual coil
   float crop;               ///< eigenvalues below it give 0
-  cfloat* maps;             ///< of coil c: voxels from maps + c * stride on
+  cfloat* maps;             ///< coil c has its voxels from maps + c * stride on
   std::int64_t stride;
 };
 
-/// The step from one set of maps to the next.
+/// One step from one set of maps to the next (deflation).
 struct Deflation {
   cfloat* matrices;  ///< [triangle_size(coils), voxels]
   std::int64_t coils, voxels;
   const cfloat* vectors;  ///< [coils, voxels], of unit length or 0
   float crop;             ///< eigenvalues below it give 0
-  cfloat* maps;           ///< of coil c: voxels from maps + c * stride on
+  cfloat* maps;           ///< coil c has its voxels from maps + c * stride on
   std::int64_t stride;
 };
 

@@ -53,7 +53,7 @@ std::vector<cfloat> whitening_matrix(const std::vector<cdouble>& covariance, int
   const Eigen::Map<const Matrix> c(covariance.data(), coils, coils);
   if (!c.allFinite()) throw std::invalid_argument("whitening: the noise covariance is not finite");
   const Eigen::LLT<Matrix> cholesky(c);
-  // A coil that repeats others can pass the factorisation, but then its pivot is rounding error alone.
+  // A coil that repeats others can pass the factorisation, but its pivot is then nothing but rounding error.
   const Matrix l = cholesky.matrixL();
   bool good = cholesky.info() == Eigen::Success;
   for (int i = 0; good && i < coils; ++i) good = std::norm(l(i, i)) > 1e-12 * c(i, i).real();

@@ -6,7 +6,7 @@
 
 namespace echotrain::numerics {
 
-/// A part `n` of what `extents` has, from `first` on.
+/// A box of `n` points within `extents`, starting at `first`.
 struct CoilRegion {
   const cfloat* from;
   Extents extents, first, n;

@@ -27,7 +27,7 @@ void check_gram(const MatrixXcd& gram) {
   if (!(gram.trace().real() > 0)) throw std::invalid_argument("coil compression: the data are zero");
 }
 
-/// The fewest of `values`, which ascend, that hold the share `energy` of their sum.
+/// The smallest number of the largest `values` (ascending) that hold the share `energy` of their sum.
 std::int64_t fewest(const Eigen::VectorXd& values, double energy) {
   const double all = values.sum();
   double held = 0;
@@ -45,13 +45,13 @@ std::int64_t number_kept(const Eigen::VectorXd& values, const CompressionOptions
 
 double largest_sum(const Eigen::VectorXd& values, std::int64_t kept) { return values.tail(kept).sum(); }
 
-/// A Hermitian matrix, by its eigenvectors.
+/// The eigendecomposition of a Hermitian matrix.
 struct Decomposed {
   Eigen::VectorXd values;  ///< ascending
   MatrixXcd vectors;
 };
 
-/// On this thread alone, until the work of `threads` is to stop.
+/// Runs on this thread alone, and stops when the work of `threads` is to stop.
 Decomposed decomposed(const ThreadPool& threads, const MatrixXcd& matrix) {
   const Eigen::Index n = matrix.rows();
   SplitMatrix upper(n, n);
@@ -68,7 +68,7 @@ Decomposed decomposed(const ThreadPool& threads, const MatrixXcd& matrix) {
   return out;
 }
 
-/// Rows: the conjugated eigenvectors of the largest eigenvalues.
+/// A matrix whose rows are the conjugated eigenvectors of the largest eigenvalues.
 MatrixXcd rows_of(const Decomposed& eigen, std::int64_t kept) {
   return eigen.vectors.rightCols(kept).rowwise().reverse().adjoint();
 }
@@ -81,7 +81,7 @@ void fix_phases(MatrixXcd& rows) {
   }
 }
 
-/// Of the matrices [coil, coil, position] the sum over positions [begin, end).
+/// The sum of the matrices [coil, coil, position] over positions [begin, end).
 MatrixXcd sum_of(const std::vector<cdouble>& grams, std::int64_t coils, std::int64_t positions, std::int64_t begin,
                  std::int64_t end) {
   MatrixXcd sum = MatrixXcd::Zero(coils, coils);

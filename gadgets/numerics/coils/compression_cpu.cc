@@ -6,7 +6,7 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr std::int64_t kStretch = 256;  // worked on at a time, so that sums stay in the cache
+constexpr std::int64_t kStretch = 256;  // samples worked on at a time, so that sums stay in the cache
 constexpr std::int64_t kDotLanes = 8;
 
 /// sum of a conj(b) over n samples, in lanes whose sums are added in order.
@@ -98,7 +98,7 @@ void compress(Context& context, DeviceView<const cfloat> matrix, DeviceView<cons
   const std::int64_t kept = to.shape()[1], blocks = (samples + kStretch - 1) / kStretch;
   const bool each = matrix.shape().rank() == 3;
   const std::int64_t cost = coils * kept * std::min(kStretch, samples);
-  constexpr std::int64_t kLeast = 32 * 1024;  // products of a piece of work
+  constexpr std::int64_t kLeast = 32 * 1024;  // products that make a piece worth a thread
   context.threads().parallel_for(
       readouts * blocks, std::max<std::int64_t>(1, kLeast / cost), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t b = begin; b < end; ++b) {

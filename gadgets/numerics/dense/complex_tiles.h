@@ -1,5 +1,5 @@
-// Sums of products of complex numbers whose real and imaginary parts are kept apart, a tile of the result at a time, so
-// that all of it stays in registers. For functions that are compiled for several machines (core/clones.h).
+// Products of complex matrices whose real and imaginary parts are kept apart, a tile of the result at a time, so that
+// all of it stays in registers. For functions that are compiled for several machines (core/clones.h).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace echotrain::numerics::cpu {
 
 constexpr std::int64_t kTileRows = 4, kTileColumns = 8;
 
-/// Real and imaginary parts of numbers that lie at the same index of two arrays.
+/// The real and the imaginary parts of complex numbers, in two arrays.
 template <class T>
 struct Planes {
   T* re = nullptr;
@@ -24,13 +24,13 @@ struct Tile {
   alignas(64) double re[kTileRows][kTileColumns], im[kTileRows][kTileColumns];
 };
 
-/// Element (p, k) of one factor lies at p * row + k * step, element (k, q) of the other at k * other_step + q.
+/// Strides: element (p, k) of one factor lies at p * row + k * step, element (k, q) of the other at k * other_step + q.
 struct TileSteps {
   std::int64_t row, step, other_step;
 };
 
-/// tile(p, q) = sum over k < n of a(p, k) b(k, q), where a is conjugated if `conjugate`. Sums run in the order of k.
-/// As many columns at a time as a register holds: four rows of these leave room for both factors.
+/// tile(p, q) = sum over k < n of a(p, k) b(k, q), where a is conjugated if `conjugate`. Sums run in the order of k. A
+/// register's width of columns is done at a time: four rows of these leave room for both factors.
 template <bool conjugate, int kVectorBytes>
 ECHOTRAIN_INLINE void tile_product(Planes<const double> a, Planes<const double> b, std::int64_t n,
                                    const TileSteps& steps, Tile& tile) {

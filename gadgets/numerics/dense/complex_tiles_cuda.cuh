@@ -1,4 +1,4 @@
-// Sums of products of complex numbers in float64: a block of threads makes a tile of the result.
+// Products of complex matrices in float64: a block of threads makes a tile of the result.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,7 +27,8 @@ class ComplexTile {
   template <class A, class B>
   __device__ void add(const A& a, const B& b, int depth) {
     __shared__ double2 of_a[kDepth][kSide], of_b[kDepth][kSide];
-    const int own = threadIdx.x % kSide, first = threadIdx.x / kSide;  // what this thread fetches: index, and first k
+    const int own = threadIdx.x % kSide, first = threadIdx.x / kSide;  // the element that this thread fetches: index,
+                                                                       // and first k
     double2 next_a[kFetches], next_b[kFetches];
     const auto fetch = [&](int at) {
 #pragma unroll
@@ -39,7 +40,7 @@ class ComplexTile {
     };
     fetch(0);
     for (int at = 0; at < depth; at += kDepth) {
-      __syncthreads();  // nobody reads what was there before
+      __syncthreads();  // nobody reads the previous elements any more
 #pragma unroll
       for (int f = 0; f < kFetches; ++f) {
         of_a[first + f * kAtOnce][own] = next_a[f];
@@ -63,7 +64,7 @@ class ComplexTile {
     }
   }
 
-  /// put(i, j, sum) for this thread's sums. Threads that follow each other have rows i that do.
+  /// Calls put(i, j, sum) for this thread's sums. Consecutive threads have consecutive rows i.
   template <class Put>
   __device__ void each(const Put& put) const {
 #pragma unroll
@@ -73,9 +74,9 @@ class ComplexTile {
   }
 
  private:
-  static constexpr int kDepth = 8;                      // of the factors that are kept in shared memory
-  static constexpr int kAtOnce = kTileThreads / kSide;  // k that all threads together fetch
-  static constexpr int kFetches = kDepth / kAtOnce;     // of each thread
+  static constexpr int kDepth = 8;                      // k of the factors that are kept in shared memory
+  static constexpr int kAtOnce = kTileThreads / kSide;  // k that all threads together fetch at once
+  static constexpr int kFetches = kDepth / kAtOnce;     // fetches of each thread
   static_assert(kAtOnce * kFetches == kDepth && kTileThreads % kSide == 0);
 
   __device__ static int row(int p) { return threadIdx.x % 16 + 16 * p; }

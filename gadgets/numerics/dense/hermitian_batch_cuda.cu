@@ -8,7 +8,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kBlock = 32;        // columns that are decomposed together
+constexpr int kBlock = 32;        // columns that are factored together
 constexpr int kRowsBackward = 8;  // right-hand sides of a block of threads
 constexpr int kWarps = kTileThreads / kBlock;
 
@@ -25,9 +25,9 @@ __global__ void keep_diagonals(Systems w, double* diagonals, std::int64_t count)
   ECHOTRAIN_GRID_STRIDE(i, count * w.columns) diagonals[i] = w.at(i / w.columns, i % w.columns, i % w.columns).x;
 }
 
-/// One block of threads per system: the inverse of the Cholesky factor of the block on the diagonal from `first` on.
-/// Where column j of the factor is known, it is taken from the columns after it, and its multiple from the rows of the
-/// inverse after j. inverses: [system, block, column, row]
+/// Computes the inverse of the Cholesky factor of the diagonal block from `first` on, one block of threads per system.
+/// Once column j of the factor is known, it is subtracted from the columns after it, and its multiple from the rows of
+/// the inverse after j. inverses: [system, block, column, row]
 __global__ void __launch_bounds__(kTileThreads)
     factor_diagonal(Systems w, int first, const double* diagonals, double2* inverses, double* failed) {
   __shared__ SharedBlock a, inverse;
@@ -64,12 +64,13 @@ __global__ void __launch_bounds__(kTileThreads)
   for (int k = warp; k < kBlock; k += kWarps) to[k * kBlock + i] = inverse[k][i];
 }
 
-/// Whether rows [row, row + kBlock) belong to no unknown of the system, nor to a right-hand side.
+/// True if rows [row, row + kBlock) belong to no unknown of the system, nor to a right-hand side.
 __device__ bool beyond(const Systems& w, std::int64_t system, std::int64_t row) {
   return row >= w.unknowns[system] && row + kBlock <= w.columns;
 }
 
-/// One block of threads per kBlock rows below the diagonal block: times the inverse of its conjugate transpose.
+/// Multiplies kBlock rows below the diagonal block by the inverse of its conjugate transpose, one block of threads per
+/// kBlock rows.
 __global__ void __launch_bounds__(kTileThreads) divide_rows(Systems w, int first, const double2* inverses) {
   const std::int64_t system = blockIdx.y, row = first + kBlock + static_cast<std::int64_t>(blockIdx.x) * kBlock;
   if (first >= w.unknowns[system] || beyond(w, system, row)) return;
@@ -82,7 +83,8 @@ __global__ void __launch_bounds__(kTileThreads) divide_rows(Systems w, int first
   });
 }
 
-/// One block of threads per tile of what is right of the columns from `first` on, less these columns' products.
+/// Subtracts the products of the columns from `first` on from all columns to their right, one block of threads per
+/// tile.
 __global__ void __launch_bounds__(kTileThreads) subtract_columns(Systems w, int first) {
   const std::int64_t system = blockIdx.z, below = first + kBlock;
   const std::int64_t row = below + static_cast<std::int64_t>(blockIdx.x) * kBlock;
@@ -98,8 +100,9 @@ __global__ void __launch_bounds__(kTileThreads) subtract_columns(Systems w, int 
   });
 }
 
-/// One block of threads per kRowsBackward right-hand sides, which are divided by L^H: divided by L, from the last block
-/// of columns to the first. Each thread has one element of the block, and reads of others only what it has written.
+/// Divides right-hand sides, which are divided by L^H, by L too, from the last block of columns to the first; one block
+/// of threads per kRowsBackward of them. Each thread has one element of the block, and reads of other blocks only
+/// elements that it has written itself.
 __global__ void __launch_bounds__(kTileThreads) divide_by_factor(Systems w, const double2* inverses, int m) {
   __shared__ SharedBlock factor;
   __shared__ double2 known[kRowsBackward][kBlock];

@@ -16,10 +16,11 @@ using cpu::kTileRows;
 using cpu::Planes;
 using cpu::Tile;
 
-/// Rows of eigenvectors, and columns of them, that are worked on together: four registers of AVX2 hold one number each.
+/// The number of rows of eigenvectors, and of columns, that are worked on together: four registers of AVX2 hold one
+/// number each.
 constexpr std::int64_t kRowsTogether = 16, kColumnsTogether = 8;
 constexpr std::size_t kRotationsTogether = 1 << 15;          // half a mebibyte
-constexpr std::int64_t kGramRows = 16, kDepthTogether = 64;  // of a Gram matrix, and of its factor
+constexpr std::int64_t kGramRows = 16, kDepthTogether = 64;  // rows of a Gram matrix, and depth of its factor
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -31,8 +32,8 @@ struct Vectors {
   static ECHOTRAIN_INLINE void store(const Lanes& from, double* to) { std::memcpy(to, &from, sizeof(from)); }
 };
 
-/// Rows p < to of a Gram matrix from p = from on, at most kGramRows. Their factors stay in the cache, some rows at a
-/// time.
+/// Adds to rows p < to of a Gram matrix, from p = from on, at most kGramRows. Their factors stay in the cache, some
+/// rows at a time.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void add_rows(const SplitMatrix& factor, std::int64_t from, std::int64_t to, SplitMatrix& matrix) {
   const std::int64_t n = factor.columns(), step = factor.step();
@@ -59,7 +60,7 @@ ECHOTRAIN_VECTOR_CLONES(void add_gram_rows(const SplitMatrix& factor, std::int64
                         add_rows<kVectorBytes>(factor, from, to, matrix))
 
 /// A Hermitian matrix A, of which element (i, j), i >= j, lies at row(j)[i]; and vectors as long as its rows. All have
-/// 0 where they end.
+/// zeros beyond their ends.
 struct Reduction {
   SplitMatrix* a;
   Planes<double> v, w;  ///< A is yet to become A - v w^H - w v^H
@@ -113,7 +114,7 @@ ECHOTRAIN_INLINE void update_and_multiply(const Reduction& r, std::int64_t first
       } else {
         br = bi = Lanes{};
       }
-      if constexpr (masked) {  // what is above the diagonal stays 0
+      if constexpr (masked) {  // elements above the diagonal stay 0
         keep_from(i - j, ar);
         keep_from(i - j - 1, ai);
         keep_from(i - other, br);
@@ -159,7 +160,7 @@ ECHOTRAIN_VECTOR_CLONES(void reduce_columns(const Reduction& r, std::int64_t fir
                         update_and_multiply<kVectorBytes>(r, first))
 
 /// A tridiagonal matrix T with A = H_0 H_1 ... T ... H_1^H H_0^H, where H_i = 1 - tau_i v_i v_i^H and v_i lies in row i
-/// of what A was, from element i + 1 on.
+/// of A's memory, from element i + 1 on.
 struct Tridiagonal {
   std::vector<double> diagonal, below;
   std::vector<cdouble> taus;
@@ -181,7 +182,7 @@ Tridiagonal tridiagonal(const ThreadPool& threads, SplitMatrix& a) {
     const auto at = static_cast<std::size_t>(i);
     out.diagonal[at] = column.re[i];
     if (i + 1 == n) break;
-    // The reflector that leaves one element below the diagonal, a real one.
+    // Makes the reflector that leaves one real element below the diagonal.
     const cdouble head(column.re[i + 1], column.im[i + 1]);
     double rest = 0;
     for (std::int64_t k = i + 2; k < n; ++k) rest += column.re[k] * column.re[k] + column.im[k] * column.im[k];
@@ -225,7 +226,7 @@ Tridiagonal tridiagonal(const ThreadPool& threads, SplitMatrix& a) {
   return out;
 }
 
-/// Of neighbouring columns: (c a - s b, s a + c b).
+/// A Givens rotation of neighbouring columns: (c a - s b, s a + c b).
 struct Rotation {
   double c, s;
 };
@@ -275,7 +276,7 @@ class Diagonalization {
 
   void run() {
     constexpr std::int64_t kMostSweeps = 30;  // per value; two or three are usual
-    // What is added to a matrix whose largest element is 1.
+    // Too small to matter when added to a matrix whose largest element is 1.
     constexpr double kNothing = std::numeric_limits<double>::epsilon();
     std::vector<double>& below = t_.below;
     std::int64_t sweeps = 0;
@@ -305,7 +306,7 @@ class Diagonalization {
     double *d = t_.diagonal.data(), *e = t_.below.data();
     const double half = (d[end - 1] - d[end]) / 2, last = e[end - 1];
     const double shift = d[end] - last / (half + std::copysign(std::hypot(half, last), half)) * last;
-    double x = d[start] - shift, z = e[start];  // what the rotation is to make (r, 0) of
+    double x = d[start] - shift, z = e[start];  // the rotation makes (r, 0) of these two
     const std::size_t begin = rotations_.size();
     for (std::size_t k = start; k < end; ++k) {
       const double r = std::sqrt(x * x + z * z);
@@ -342,7 +343,8 @@ class Diagonalization {
   std::vector<Rotation> rotations_;
 };
 
-/// kColumnsTogether columns of z, [element, kColumnsTogether] each of two planes, times H_0 H_1 ... from the left.
+/// Multiplies kColumnsTogether columns of z, [element, kColumnsTogether] each of two planes, by H_0 H_1 ... from the
+/// left.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void reflect(const SplitMatrix& a, const std::vector<cdouble>& taus, Planes<double> z) {
   using V = Vectors<kVectorBytes>;
@@ -384,7 +386,7 @@ ECHOTRAIN_INLINE void reflect(const SplitMatrix& a, const std::vector<cdouble>& 
 ECHOTRAIN_VECTOR_CLONES(void reflect_columns(const SplitMatrix& a, const std::vector<cdouble>& taus, Planes<double> z),
                         reflect<kVectorBytes>(a, taus, z))
 
-/// The largest absolute value, and all divided by it.
+/// Divides all elements by the largest absolute value, which it returns.
 double scale_to_one(SplitMatrix& matrix) {
   const std::int64_t n = matrix.columns();
   double largest = 0;

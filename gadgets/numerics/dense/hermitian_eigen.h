@@ -11,8 +11,8 @@
 
 namespace echotrain::numerics {
 
-/// Complex numbers in rows, real and imaginary parts apart. Each row ends with at least 8 elements that do not count,
-/// so that tiles may read beyond it. All are 0 at first.
+/// Complex numbers in rows, real and imaginary parts apart. Each row ends with at least 8 elements of padding, so that
+/// tiles may read beyond it. All are 0 at first.
 class SplitMatrix {
  public:
   SplitMatrix() = default;
@@ -35,8 +35,8 @@ class SplitMatrix {
   std::vector<double> memory_;
 };
 
-/// matrix(p, q) = sum over rows r of `factor` of conj(factor(r, p)) factor(r, q), added to what `matrix` has of q >= p.
-/// Sums run in the order of rows.
+/// Adds to matrix(p, q), q >= p, the sum over rows r of `factor` of conj(factor(r, p)) factor(r, q). Sums run in the
+/// order of rows.
 void add_gram(ThreadPool& threads, const SplitMatrix& factor, SplitMatrix& matrix);
 
 /// Eigenvectors of a Hermitian matrix.
@@ -45,12 +45,12 @@ struct HermitianEigen {
   SplitMatrix vectors;         ///< [element, value]: orthonormal columns
 };
 
-/// Those whose values are at least `share` of the largest one's; by default all. Householder's reduction to a
+/// The eigenpairs whose values are at least `share` of the largest one; by default all. Householder's reduction to a
 /// tridiagonal matrix, then implicit QR sweeps with Wilkinson's shift (Golub and Van Loan, "Matrix Computations", 4th
-/// ed., 8.3). Of `matrix` element (p, q) is read where q >= p; it is overwritten. The same bits for any number of
-/// threads. About (n / 1000)^3 s on a core with AVX2, and n^2 numbers of 16 bytes beside the matrix and the result; the
-/// stop token is looked at each n^2 operations. Stopped; std::runtime_error where sweeps do not converge, which only
-/// values that are not finite have been seen to do.
+/// ed., 8.3). Element (p, q) of `matrix` is read where q >= p; `matrix` is overwritten. The same bits for any number of
+/// threads. Takes about (n / 1000)^3 s on a core with AVX2, and n^2 numbers of 16 bytes beside the matrix and the
+/// result; checks the stop token every n^2 operations. Throws Stopped; std::runtime_error where sweeps do not converge,
+/// which only values that are not finite have been seen to do.
 HermitianEigen hermitian_eigen(ThreadPool& threads, SplitMatrix matrix,
                                double share = -std::numeric_limits<double>::infinity());
 

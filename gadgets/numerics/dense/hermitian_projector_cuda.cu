@@ -8,8 +8,8 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr int kSquarings = 9;
-/// The largest eigenvalue is found as the mean of all with weights of their 512th powers. It is by less than this share
-/// too small for up to some thousand rows, wherever their eigenvalues are.
+/// The relative error of the largest eigenvalue, which is found as the mean of all with weights of their 512th powers.
+/// It comes out too small by less than this share for up to some thousand rows, wherever the eigenvalues are.
 constexpr double kMargin = 0.02;
 constexpr double kLeastShare = 1e-11;
 
@@ -25,7 +25,7 @@ __device__ double block_sum(double value) {
   return value;
 }
 
-/// *trace: of the matrix, or 1 where it is 0. By one block.
+/// *trace = the trace of the matrix, or 1 where it is 0. Runs as one block.
 __global__ void __launch_bounds__(1024) trace_kernel(const double2* matrix, int n, double* trace) {
   double sum = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += matrix[static_cast<std::int64_t>(i) * n + i].x;
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(1024) trace_kernel(const double2* matrix, int 
   if (threadIdx.x == 0) *trace = sum > 0 ? sum : 1;
 }
 
-/// *largest = tr(matrix * power) / tr(power). By one block.
+/// *largest = tr(matrix * power) / tr(power). Runs as one block.
 __global__ void __launch_bounds__(1024)
     largest_kernel(const double2* matrix, const double2* power, const double* trace, int n, double* largest) {
   double sum = 0;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(1024)
   if (threadIdx.x == 0) *largest = sum > 0 ? sum : 1;
 }
 
-/// to = factor * product + diagonal, divided by *divide ^ 2 where there is one.
+/// to = factor * product + diagonal, divided by *divide ^ 2 where it is given.
 struct PutProduct {
   double2* to;
   int n;

@@ -9,15 +9,15 @@
 
 namespace echotrain::numerics::cuda {
 
-/// The side of tiles of Hermitian products, and how many cover the lower triangle of a matrix.
+/// The side of tiles of Hermitian products, and the number that covers the lower triangle of a matrix.
 constexpr int kHermitianTile = ComplexTile<2>::kSide;
 inline unsigned hermitian_tiles(std::int64_t n) {
   const std::int64_t tiles = (n + kHermitianTile - 1) / kHermitianTile;
   return static_cast<unsigned>(tiles * (tiles + 1) / 2);
 }
 
-/// One block of kTileThreads per tile of the lower triangle: put(i, j, sum over k < depth of a(i, k) b(j, k)) for the
-/// elements i >= j of tiles below the diagonal, and all of those on it.
+/// Calls put(i, j, sum over k < depth of a(i, k) b(j, k)) for the elements i >= j of tiles below the diagonal, and for
+/// all elements of tiles on it; one block of kTileThreads per tile of the lower triangle.
 template <class A, class B, class Put>
 __global__ void __launch_bounds__(kTileThreads) lower_product(int n, int depth, A a, B b, Put put) {
   int row = 0, column = static_cast<int>(blockIdx.x);
@@ -46,7 +46,7 @@ struct HermitianColumn {
   int n;
   __device__ double2 operator()(int j, int k) const { return elements[static_cast<std::int64_t>(k) * n + j]; }
 };
-/// Writes an element of a Hermitian matrix, and the one across the diagonal.
+/// Writes an element of a Hermitian matrix, and its mirror across the diagonal.
 __device__ inline void put_hermitian(double2* elements, int n, int i, int j, double2 value, bool mirrored) {
   elements[static_cast<std::int64_t>(i) * n + j] = value;
   if (mirrored) elements[static_cast<std::int64_t>(j) * n + i] = conjugate(value);
@@ -54,11 +54,11 @@ __device__ inline void put_hermitian(double2* elements, int n, int i, int j, dou
 
 /// The projector P [n, n] onto the eigenvectors of `matrix` [n, n], Hermitian and without negative eigenvalues, whose
 /// eigenvalues are at least `share` of the largest, and 1e-11 of it. `matrix` is divided by *largest, its largest
-/// eigenvalue; a matrix of zeros, by 1. (1 + sign(matrix - share)) / 2, where the sign is by Newton and Schulz's
-/// iteration, x -> x (3 - x^2) / 2, its argument scaled in each step as is best for the interval that still has to
-/// reach 1 (Chen and Chow, "A stable scaling of Newton-Schulz for improving the sign function computation of a
-/// Hermitian matrix", ANL/MCS-P5059-0114, 2014). Eigenvalues within a thousandth of `share` from it come out between 0
-/// and 1. Some 50 products of n^3 / 2 complex numbers, asynchronous; the same bits in every run.
+/// eigenvalue; a matrix of zeros, by 1. P = (1 + sign(matrix - share)) / 2, where the sign is computed by Newton and
+/// Schulz's iteration, x -> x (3 - x^2) / 2, with the argument scaled in each step as is best for the interval that
+/// still has to reach 1 (Chen and Chow, "A stable scaling of Newton-Schulz for improving the sign function computation
+/// of a Hermitian matrix", ANL/MCS-P5059-0114, 2014). Eigenvalues within a thousandth of `share` from it come out
+/// between 0 and 1. Some 50 products of n^3 / 2 complex numbers, asynchronous; the same bits in every run.
 Array<cdouble> hermitian_projector(Context& context, DeviceView<cdouble> matrix, double share, double* largest);
 
 }  // namespace echotrain::numerics::cuda

@@ -15,12 +15,12 @@ using cpu::kTileRows;
 using cpu::Planes;
 using cpu::Tile;
 
-constexpr std::int64_t kBlock = 32;        // columns that are decomposed together
+constexpr std::int64_t kBlock = 32;        // columns that are factored together
 constexpr std::int64_t kRowsOfPiece = 64;  // rows that a thread takes at a time
 
 std::int64_t up_to(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// The rows [from, to) of columns [first, first + width) less what the columns before these have of them.
+/// Subtracts from rows [from, to) of columns [first, first + width) the products of the columns before these.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void subtract_columns(Planes<double> a, std::int64_t step, std::int64_t first, std::int64_t width,
                                        std::int64_t from, std::int64_t to) {
@@ -50,7 +50,7 @@ ECHOTRAIN_INLINE void subtract_multiple(Planes<const double> x, double re, doubl
   }
 }
 
-/// The rows [from, to) of columns [first, first + width), times the inverse of the conjugate transpose of these
+/// Multiplies rows [from, to) of columns [first, first + width) by the inverse of the conjugate transpose of these
 /// columns' triangle.
 ECHOTRAIN_CLONES void divide_by_triangle(Planes<double> a, std::int64_t step, std::int64_t first, std::int64_t width,
                                          std::int64_t from, std::int64_t to) {
@@ -67,7 +67,7 @@ ECHOTRAIN_CLONES void divide_by_triangle(Planes<double> a, std::int64_t step, st
   }
 }
 
-/// Rows [row, row + kTileColumns) of the right-hand sides, divided by L^H before, divided by L.
+/// Divides rows [row, row + kTileColumns) of the right-hand sides, which are divided by L^H, by L too.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void divide_columns(Planes<double> a, std::int64_t step, std::int64_t columns, std::int64_t row) {
   const Planes<const double> all{a.re, a.im};

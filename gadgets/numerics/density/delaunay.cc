@@ -23,7 +23,7 @@ namespace {
 
 using Triangles = std::vector<std::array<std::int32_t, 3>>;
 
-/// Takes Qhull's messages, which must not go to the process's own streams.
+/// Captures Qhull's messages, which must not go to the process's own streams.
 class Messages {
  public:
   Messages() : file_(open_memstream(&text_, &size_)) {
@@ -49,10 +49,10 @@ class Messages {
   FILE* file_;
 };
 
-/// Ends a run of Qhull early when `stop` says so. Before each point that it adds, Qhull compares their number with
-/// STOPadd, where 0 means all; it has no other way to be asked. STOPcone, set to a point that does not exist, keeps it
-/// from checking what it has made, and thresholds that are off from looking at each facet at the end. Written again and
-/// again, because a run begins by setting all of them.
+/// Ends a run of Qhull early when `stop` says so. Before each point that it adds, Qhull compares the number of points
+/// with STOPadd, where 0 means all; it offers no other way to interrupt it. STOPcone, set to a point that does not
+/// exist, keeps Qhull from checking its result, and thresholds that are off from visiting each facet at the end. All
+/// are written again and again, because a run begins by setting them.
 class Interrupter {
  public:
   Interrupter(qhT& qh, const std::stop_token& stop) {
@@ -110,7 +110,7 @@ class Qhull {
       std::size_t corners = 0;
       for (void* const* element = &facet->vertices->e[0].p; *element != nullptr; ++element, ++corners)
         if (corners < 3) triangle[corners] = qh_pointid(&qh_, static_cast<const vertexT*>(*element)->point);
-      if (corners == 3) result.push_back(triangle);  // what is left out shows in the area below
+      if (corners == 3) result.push_back(triangle);  // the area below shows what is left out
     }
     return result;
   }
@@ -163,8 +163,8 @@ double jitter(std::uint64_t index) {
 Triangles delaunay(const std::vector<PlanePoint>& points, std::stop_token stop) {
   const double area = hull_area(points, stop);
   std::string problem;
-  // Trajectories are full of points on one circle, for which rounding decides and Qhull has to merge facets. Moving
-  // each point by far less than their distances avoids that and is faster; if it still fails, they are moved further.
+  // Trajectories have many points on one circle, where rounding decides and Qhull has to merge facets. Moving each
+  // point by far less than their distances avoids that and is faster; if it still fails, they are moved further.
   constexpr struct {
     double step;
     bool merging;

@@ -15,9 +15,9 @@ struct Arm {
   std::vector<std::size_t> samples;
   double step_in = 0;   // first radial step that is more than rounding
   double step_out = 0;  // last such step
-  double edge = 0;      // how far the arm reaches
-  double angle = 0;     // of the arm's outermost sample (2D)
-  double share = 1;     // of the turn or the sphere, in any unit
+  double edge = 0;      // radius that the arm reaches
+  double angle = 0;     // angle of the arm's outermost sample (2D)
+  double share = 1;     // share of the turn or the sphere, in any unit
 };
 
 class Ramp {
@@ -44,7 +44,7 @@ class Ramp {
 
   std::vector<float> weights() {
     std::vector<float> result(radii_.size(), 0.0f);
-    // Edges in order, each with the shares of all arms that reach at least as far.
+    // The edges of arms in order, each with the shares of all arms that reach at least as far.
     std::vector<std::pair<double, double>> reaching;
     for (const Arm& arm : arms_) reaching.emplace_back(arm.edge, arm.share);
     std::sort(reaching.begin(), reaching.end());
@@ -67,7 +67,7 @@ class Ramp {
         const bool first = i == 0 || is_central(arm.samples[i - 1]), last = i + 1 == arm.samples.size();
         const double out = last ? arm.edge : (r + radii_[arm.samples[i + 1]]) / 2;
         double in = first ? cell : (radii_[arm.samples[i - 1]] + r) / 2;
-        // An arm that starts far from the centre has no share of the middle.
+        // An arm that starts far from the centre has no share of the central cell.
         if (first && r - arm.step_in > cell + arm.step_in / 2) in = r - arm.step_in / 2;
         // The arms that reach this shell, within one step, share it.
         const auto from = std::lower_bound(reaching.begin(), reaching.end(), std::pair(r - (out - in), 0.0));
@@ -83,7 +83,8 @@ class Ramp {
     return dims_ == 2 ? kPi * r * r : 4.0 / 3.0 * kPi * r * r * r;
   }
 
-  // Just under half a step, so that samples at half-integers (where no sample is at the centre) stay outside.
+  // The bound is just under half a step, so that samples at half-integers (where no sample is at the centre) stay
+  // outside.
   bool is_central(std::size_t s) const { return radii_[s] < cell_ * (1 - 1e-3); }
 
   /// Cuts the readout [begin, end) at its smallest radius: the centre lies between that sample and the nearer one of
@@ -106,7 +107,7 @@ class Ramp {
     for (std::size_t s = begin; s < end; ++s)
       if (radii_[s] >= 0) arm.samples.push_back(s);
     if (arm.samples.empty()) return;
-    // Measured radii may jitter; in order they cut the arm's range into shells that do not overlap.
+    // Measured radii may jitter; sorted, they cut the arm's range into shells that do not overlap.
     std::stable_sort(arm.samples.begin(), arm.samples.end(),
                      [this](std::size_t a, std::size_t b) { return radii_[a] < radii_[b]; });
     const double rounding = 1e-6 * largest_;
@@ -124,7 +125,7 @@ class Ramp {
     arms_.push_back(std::move(arm));
   }
 
-  /// The central cell from the median first step; the arms' edges.
+  /// Computes the central cell from the median first step, and the arms' edges.
   void measure() {
     std::vector<double> steps;
     for (const Arm& arm : arms_)
@@ -140,7 +141,7 @@ class Ramp {
     }
   }
 
-  /// Whether all samples of the arm lie on the ray through its outermost one.
+  /// True if all samples of the arm lie on the ray through its outermost one.
   bool straight(const Arm& arm) const {
     const double* end = coordinates_ + arm.samples.back() * 2;
     const double slack = 1e-3 * std::hypot(end[0], end[1]) * largest_;
@@ -150,8 +151,8 @@ class Ramp {
     });
   }
 
-  /// Each straight arm has half of the gap to either neighbour. Arms of one angle share its part. A gap counts as twice
-  /// the mean gap at most, so that a sector without arms is not given to those at its rim.
+  /// Gives each straight arm half of the gap to either neighbour. Arms of one angle share its part. A gap counts as
+  /// twice the mean gap at most, so that a sector without arms is not given to those at its rim.
   void share_by_angle() {
     constexpr double kTurn = 2 * std::numbers::pi, kSame = 1e-6;
     std::vector<Arm*> order;

@@ -9,7 +9,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// The integral over k-space of C C^T's kernel, the window convolved with itself: along an axis Phi(0)^2 grid cells.
+/// The integral over k-space of C C^T's kernel, the window convolved with itself: Phi(0)^2 grid cells along each axis.
 double kernel_integral(const NufftPlan& plan) {
   double product = 1;
   for (std::size_t a = 0; a < plan.image_shape().rank(); ++a) {
@@ -59,7 +59,7 @@ PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, Devi
     plan.grid(context, ones.cview(), weights.cview(), grid.view());
     plan.interpolate(context, grid.cview(), convolved.view());
     ECHOTRAIN_DISPATCH(context, pipe_menon_step(context, step));
-    // Steps after the end change nothing. Reading the state stalls CUDA, so it is read now and then.
+    // Steps after the end change nothing. Reading the state stalls CUDA, so it is read only at intervals.
     const bool look = !context.cuda() || i % kLookEvery == kLookEvery - 1;
     if (look && context.download<PipeMenonState>(state.cview()).data()->stopped) break;
   }

@@ -8,7 +8,7 @@
 
 namespace echotrain::numerics {
 
-/// State of the iteration. It lives where the context computes, so that nothing waits for CUDA.
+/// The state of the iteration. It lives where the context computes, so that nothing waits for CUDA.
 struct PipeMenonState {
   static constexpr std::int32_t kPatience = 3;
 
@@ -16,7 +16,7 @@ struct PipeMenonState {
   double best_mean;    ///< <d> of the best iterate; 0 if no sample has a weight
   std::int32_t count;  ///< residuals so far
   std::int32_t best;
-  std::int32_t improved;  ///< whether the last iterate is the best so far
+  std::int32_t improved;  ///< nonzero: the last iterate is the best so far
   std::int32_t stopped;
 
   /// Takes the sums of w, w d and w d^2 over all samples, d = C C^T w; appends to `residuals`.
@@ -24,7 +24,7 @@ struct PipeMenonState {
     improved = 0;
     if (stopped) return;
     const double mean = wd / w, square = wdd / w - mean * mean;
-    // No weight at all is flat too.
+    // No weight at all counts as flat, too.
     const double residual = w > 0 && wd > 0 ? sqrt(square > 0 ? square : 0) / mean : 0;
     improved = count == 0 || residual < best_residual;
     if (improved) {
@@ -38,7 +38,8 @@ struct PipeMenonState {
   }
 };
 
-/// The next weight. Every sample is its own neighbour, so d is about w at least; less means that it is not in the plan.
+/// The next weight. Every sample is its own neighbour, so d is at least about w; a smaller d means that the plan leaves
+/// the sample out.
 ECHOTRAIN_HOST_DEVICE inline float pipe_menon_next(float w, float d) {
   constexpr float kLeast = 1e-3f;
   return d > kLeast * w ? w / d : 0.0f;

@@ -14,10 +14,10 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr double kSame = 1e-6;          // samples this close are one, relative to the largest |k|
+constexpr double kSame = 1e-6;          // samples closer than this, relative to the largest |k|, are one
 constexpr double kRounding = 1e-9;      // lengths below this count as zero
 constexpr double kFlat = 1e-4;          // area of a hull that counts as a line, in squares of its diameter
-constexpr std::size_t kMost = 500'000;  // Qhull needs gigabytes for many more, and seconds to free them
+constexpr std::size_t kMost = 500'000;  // for many more, Qhull needs gigabytes, and seconds to free them
 
 PlanePoint operator-(PlanePoint a, PlanePoint b) { return {a.x - b.x, a.y - b.y}; }
 PlanePoint operator+(PlanePoint a, PlanePoint b) { return {a.x + b.x, a.y + b.y}; }
@@ -28,11 +28,11 @@ double cross(PlanePoint a, PlanePoint b) { return a.x * b.y - a.y * b.x; }
 struct Sites {
   std::vector<PlanePoint> points;
   std::vector<std::int32_t> count;  // samples at each
-  std::vector<std::int32_t> of;     // site of each sample, or -1
+  std::vector<std::int32_t> of;     // the site of each sample, or -1
   double scale = 0;                 // the largest |k|
 };
 
-/// Samples in one square of edge kSame are one; so are those of adjacent squares whose means are that close.
+/// Merges samples in one square of edge kSame, and those of adjacent squares whose means are that close.
 class Merger {
  public:
   Merger(const ThreadPool& threads, const std::vector<PlanePoint>& points)
@@ -135,7 +135,7 @@ Sites find_sites(const ThreadPool& threads, HostView<const double> coordinates, 
   sites.of.assign(static_cast<std::size_t>(samples), -1);
   if (points.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
     throw std::invalid_argument("voronoi density: too many samples");
-  // Below that k-space has practically no extent, and 1 / scale may overflow.
+  // Below this, k-space has practically no extent, and 1 / scale may overflow.
   if (sites.scale <= 1e-150) {
     if (!points.empty()) sites.points.push_back({0, 0});
   } else {
@@ -170,7 +170,7 @@ class Polygon {
     points_.swap(kept_);
   }
 
-  /// How far the polygon reaches from the origin in this direction. Sides as short as rounding have no direction.
+  /// The polygon's extent from the origin in this direction. Sides as short as rounding have no direction.
   double reach(PlanePoint direction) const {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < points_.size(); ++i) {
@@ -192,7 +192,7 @@ class Polygon {
   std::vector<PlanePoint> points_, kept_;
 };
 
-/// The convex hull, counter-clockwise.
+/// The convex hull of the sites, counter-clockwise.
 class Hull {
  public:
   Hull(const ThreadPool& threads, const std::vector<PlanePoint>& points) : corner_of_(points.size(), -1) {
@@ -213,13 +213,13 @@ class Hull {
           chain.pop_back();
         chain.push_back(i);
       }
-      chain.pop_back();  // begins the other side
+      chain.pop_back();  // the last corner begins the other side
       std::reverse(order.begin(), order.end());
     }
     const std::size_t n = chain.size();
     for (const std::int32_t i : chain) centre_ = centre_ + at(i);
     centre_ = {centre_.x / static_cast<double>(n), centre_.y / static_cast<double>(n)};
-    // Angles about the centre rise along the hull; the first corner is the one with the smallest.
+    // Angles about the centre rise along the hull; the first corner is the one with the smallest angle.
     const auto angle = [&](std::int32_t i) { return std::atan2(at(i).y - centre_.y, at(i).x - centre_.x); };
     std::rotate(chain.begin(),
                 std::min_element(chain.begin(), chain.end(),
@@ -252,7 +252,7 @@ class Hull {
   }
 
   /// The outward direction at this point: across the edge on the ray through the point; at a corner across both edges,
-  /// more across the one where the cell (about the point) is less deep, so that a line along the hull halves the cell
+  /// more across the edge where the cell (about the point) is less deep, so that a line along the hull halves the cell
   /// of an oblong lattice's corner too.
   PlanePoint outward(std::size_t point, PlanePoint p, const Polygon& cell) const {
     const std::int32_t corner = corner_of_[point];
@@ -278,7 +278,7 @@ class Hull {
   PlanePoint centre_{0, 0};
   double area_ = 0;
   double inradius_ = std::numeric_limits<double>::infinity();
-  std::vector<PlanePoint> corners_, normals_;  // normals_[i]: of the edge from corner i to the next
+  std::vector<PlanePoint> corners_, normals_;  // normals_[i] belongs to the edge from corner i to the next
   std::vector<double> angles_;
   std::vector<std::int32_t> corner_of_;  // the number of the point's corner, or -1
 };
