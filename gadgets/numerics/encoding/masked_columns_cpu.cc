@@ -15,7 +15,7 @@ constexpr std::int64_t kTogether = 16;  // columns that are transformed together
 
 struct MaskedScratch;
 
-/// Rows of one coil, `stride` floats apart, `floats` of each.
+/// Rows of one coil: `floats` in each, `stride` floats apart.
 struct CoilRows {
   const float* map;
   std::int64_t stride, rows, floats;

@@ -18,7 +18,7 @@ namespace echotrain::numerics {
 namespace {
 
 constexpr std::int64_t kLongest = 4096;  // points along an axis
-// Bytes of grids worked on at a time: what fills the machine, and on the CPU stays near the cores.
+// Bytes of grids worked on at a time: enough to fill the machine, and on the CPU few enough to stay near the cores.
 constexpr std::int64_t kWorkBytes = 16ll << 20, kWorkBytesCuda = 256ll << 20;
 
 void require(bool good, const std::string& problem) {
@@ -31,7 +31,7 @@ Shape batched(std::int64_t batch, const Shape& item) {
   return shape;
 }
 
-/// Number of items of an array [batch, item...] or [item...].
+/// The number of items of an array [batch, item...] or [item...].
 std::int64_t items_of(const Shape& shape, const Shape& item) {
   if (shape == item) return 1;
   const std::int64_t batch = shape.rank() > 0 ? shape[0] : 0;
@@ -70,15 +70,15 @@ std::vector<float> on_grid(const MaskedGrid& g, HostView<const float> mask, floa
   return grid;
 }
 
-/// What making a normal operator takes in the host's memory, arrays of the context apart: the mask on two grids and,
-/// where the image is a part of the transform, a spectrum and the circulant.
+/// Host memory for making a normal operator, apart from arrays of the context: the mask on two grids and, where the
+/// image is a part of the transform, a spectrum and the circulant.
 std::uint64_t work_bytes(const MaskedGrid& g) {
   const auto points = static_cast<std::uint64_t>(g.points()), voxels = static_cast<std::uint64_t>(g.voxels());
   const std::uint64_t grids = 2 * points * sizeof(float);
   return g.image == g.padded ? grids : grids + points * sizeof(cfloat) + voxels * (sizeof(cfloat) + sizeof(float));
 }
 
-/// Whether lines acquired in all of their length make the transforms along x cancel.
+/// True if the transforms along x cancel, because lines are acquired in all of their length.
 bool cancels_x(const MaskedGrid& g) { return g.lines && g.encoded[2] >= g.padded[2]; }
 
 int transformed_axes(const Extents& padded) { return padded[0] == 1 ? 2 : 3; }
@@ -160,7 +160,7 @@ class MaskedNormal final : public NormalOperator {
     context.synchronize();
   }
 
-  /// Points of a transform: x apart where it is not transformed.
+  /// The points of a transform: x is separate where it is not transformed.
   std::int64_t transformed() const { return grid_.points() / (grid_.columns ? grid_.padded[2] : 1); }
 
   void around(Context& context, const GridImages& images, const cfloat* x, bool add, cfloat* y) const {
@@ -178,7 +178,8 @@ class MaskedNormal final : public NormalOperator {
   }
 
   /// T. Chan's circulant (SISC 9, 1988) of the Toeplitz matrix q(r - r'), where q is the mask's inverse transform: lags
-  /// j and j - n weighed by (n - j) / n and j / n. Where the image is all of the transform, that is the mask itself.
+  /// j and j - n weighed by (n - j) / n and j / n. Where the image is all of the transform, the circulant is the mask
+  /// itself.
   void find_circulant(Context& context, const Extents& p, const std::vector<float>& points) {
     const Extents& n = grid_.image;
     if (n == p) {

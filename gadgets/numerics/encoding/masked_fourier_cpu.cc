@@ -28,7 +28,7 @@ void for_stretches(const MaskedGrid& g, std::int64_t z, std::int64_t y, std::int
                    const Use& use) {
   const std::int64_t row = (z * g.image[1] + y) * g.image[2];
   if (g.columns) return use(row + begin, g.voxel(z, y, begin), g.padded[0] * g.padded[1], end - begin);
-  const std::int64_t middle = std::clamp(g.image[2] / 2, begin, end);  // where the grid goes on at its beginning
+  const std::int64_t middle = std::clamp(g.image[2] / 2, begin, end);  // the grid wraps to its beginning here
   if (begin < middle) use(row + begin, g.voxel(z, y, begin), std::int64_t{1}, middle - begin);
   if (middle < end) use(row + middle, g.voxel(z, y, middle), std::int64_t{1}, end - middle);
 }
@@ -53,7 +53,8 @@ void for_image_rows(Context& context, const MaskedGrid& g, std::int64_t items, c
                                  });
 }
 
-/// Calls use(sample, element of the grid) for the samples of a row that the grid has room for; its line's number.
+/// Calls use(sample, element of the grid) for the samples of a row that the grid has room for. Returns the number of
+/// the row's line.
 template <class Use>
 void for_samples(const MaskedGrid& g, std::int64_t z, std::int64_t y, const Use& use) {
   if (!MaskedGrid::fits(z, g.encoded[0], g.padded[0]) || !MaskedGrid::fits(y, g.encoded[1], g.padded[1])) return;

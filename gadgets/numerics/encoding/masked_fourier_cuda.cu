@@ -5,8 +5,8 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// The index of an array of n points, centred at floor(n / 2), that element `at` of a transform of p points stands for;
-/// one outside 0 .. n - 1 where it stands for none.
+/// The index in an array of n points, centred at floor(n / 2), of element `at` of a transform of p points; outside 0 ..
+/// n - 1 where the array has no such point.
 __device__ std::int64_t centred_index(std::int64_t at, std::int64_t n, std::int64_t p) {
   return (at < (p + 1) / 2 ? at : at - p) + n / 2;
 }

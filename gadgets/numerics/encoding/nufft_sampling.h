@@ -1,4 +1,4 @@
-// Samples anywhere in k-space, as a sampling operator.
+// The sampling operator of samples anywhere in k-space, by a NUFFT.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,13 @@
 
 namespace echotrain::numerics {
 
-/// F x [s] = sum_r x(r) exp(-2 pi i k_s.r) by a NUFFT plan, weighed by W; errors are those of the plan's options, the
-/// two directions are adjoint to rounding.
+/// F x [s] = sum_r x(r) exp(-2 pi i k_s.r) by a NUFFT plan, weighed by W. Errors are those of the plan's options; the
+/// two directions are adjoint up to rounding.
 class NufftSampling final : public SamplingOperator {
  public:
-  /// plan: for all uses. weights: [sample] or empty (all 1), where the plan's backend computes. normal: F^H W F of the
-  /// same samples and image, a ToeplitzOperator as a rule. All are shared. std::invalid_argument when they do not fit.
+  /// plan: the plan for all uses. weights: [sample] or empty (all 1), where the plan's backend computes. normal: F^H W
+  /// F of the same samples and image, a ToeplitzOperator as a rule. All are shared. Throws std::invalid_argument when
+  /// they do not fit.
   NufftSampling(std::shared_ptr<const NufftPlan> plan, Array<float> weights,
                 std::shared_ptr<const NormalOperator> normal);
 

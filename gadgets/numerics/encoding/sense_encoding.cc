@@ -25,7 +25,7 @@ void check(const SamplingOperator& sampling, const Shape& maps, const Shape& x) 
           fmt::format("sense encoding: expected [items, ...] of {}, got {}", image.text(), shape.text()));
 }
 
-/// Images of all coils and frames.
+/// The shape of the images of all coils and frames.
 Shape of_coils(const SamplingOperator& sampling, const Shape& maps, const Shape& x, const Shape& d) {
   check(sampling, maps, x);
   const std::int64_t items = maps[0] * x[0];

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t kMostPatterns = 64;
 
-/// Lines that one is made of: z is 1 where a line was read backwards, y its distance; ascending in z, then y.
+/// The source lines of one line: z is 1 where a line was read backwards, y is its distance; ascending in z, then y.
 struct Pattern {
   std::vector<RowStep> sources;
-  std::vector<std::int32_t> rows;  // of the frame
+  std::vector<std::int32_t> rows;  // rows of the frame
 };
 
 Pattern pattern_of(const std::vector<PolarityLine>& lines, std::size_t own, std::int64_t nearest, std::int64_t reach) {
@@ -33,7 +33,7 @@ Pattern pattern_of(const std::vector<PolarityLine>& lines, std::size_t own, std:
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int32_t>> used = {{1, 0, static_cast<std::int32_t>(own)}};
   for (auto* side : {&below, &above}) {
     std::sort(side->begin(), side->end());
-    // Of a line that came twice the first one.
+    // Of lines that came twice, the first is kept.
     const auto same = [](const auto& a, const auto& b) { return std::get<0>(a) == std::get<0>(b); };
     side->erase(std::unique(side->begin(), side->end(), same), side->end());
     for (std::size_t i = 0; i < side->size() && static_cast<std::int64_t>(i) < nearest / 2; ++i)
@@ -62,7 +62,7 @@ void check(HostView<const cfloat> forward, HostView<const cfloat> reversed, cons
     throw std::invalid_argument("dual_polarity: options are out of range");
 }
 
-/// Both references, one after the other: [coil, 2, y, x].
+/// Puts both references one after the other: [coil, 2, y, x].
 Array<cfloat> both(Context& context, HostView<const cfloat> forward, HostView<const cfloat> reversed) {
   const Shape& n = forward.shape();
   const std::int64_t plane = n[1] * n[2];
@@ -74,7 +74,7 @@ Array<cfloat> both(Context& context, HostView<const cfloat> forward, HostView<co
   return context.place<cfloat>(out);
 }
 
-/// Solves for the weights of a pattern, and appends them: [coil, source, dx, source coil]. What they miss.
+/// Solves for the weights of a pattern, and appends them: [coil, source, dx, source coil]. Returns the residual.
 double solve(Context& context, const CalibrationBlock& block, const KernelRows& rows, double regularization,
              std::vector<cfloat>& weights) {
   const std::int64_t coils = block.coils(), unknowns = rows.elements() * coils;

@@ -10,13 +10,13 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Steps of constant [rad] and slope [rad/point].
+/// The steps of constant [rad] and slope [rad/point].
 constexpr LinearPhase kFirst{0.08, 0.008}, kWide{0.2, 0.02};
-constexpr double kFinest = 1.0 / 32;  // of the first steps
+constexpr double kFinest = 1.0 / 32;  // share of the first steps
 constexpr double kMostSlope = 0.4;
 constexpr int kMostSteps = 500;
 
-/// to += root * line, of pairs of real and imaginary part.
+/// to += root * line; all are pairs of real and imaginary part.
 ECHOTRAIN_CLONES void add_turned(const double* line, double re, double im, std::int64_t n, double* to) {
   for (std::int64_t x = 0; x < n; ++x) {
     to[2 * x] += re * line[2 * x] - im * line[2 * x + 1];
@@ -47,7 +47,7 @@ void GhostSearch::add(std::int64_t row, bool reversed, const std::vector<cdouble
           profile[static_cast<std::size_t>(c * points_ + x)];
 }
 
-/// Along the rows, one row of the image at a time. Where k = 0 lies does not matter to magnitudes.
+/// Transforms along the rows, one row of the image at a time. The place of k = 0 does not matter to magnitudes.
 void GhostSearch::transform(ThreadPool& threads) {
   const auto pixels = static_cast<std::size_t>(rows_ * points_);
   power_.assign(pixels, 0);
@@ -58,7 +58,7 @@ void GhostSearch::transform(ThreadPool& threads) {
     re.push_back(std::cos(angle));
     im.push_back(std::sin(angle));
   }
-  std::vector<std::int64_t> came[2];  // [coil * rows + row] that hold anything
+  std::vector<std::int64_t> came[2];  // [coil * rows + row] that hold data
   for (int way = 0; way < 2; ++way)
     for (std::int64_t line = 0; line < coils_ * rows_; ++line) {
       const cdouble* first = lines_[way].data() + line * points_;
@@ -90,7 +90,7 @@ void GhostSearch::transform(ThreadPool& threads) {
 
 std::vector<double> GhostSearch::entropies(ThreadPool& threads, const std::vector<LinearPhase>& phases) const {
   struct Sums {
-    double squares = 0, magnitudes = 0, logarithms = 0;  // of m^2, m and m log m
+    double squares = 0, magnitudes = 0, logarithms = 0;  // sums of m^2, m and m log m
   };
   const auto count = static_cast<std::int64_t>(phases.size());
   std::vector<Sums> sums(static_cast<std::size_t>(count * rows_));

@@ -1,4 +1,4 @@
-// The odd/even phase that an image itself tells: the one that leaves least ghost.
+// Referenceless ghost correction: finds the odd/even phase that leaves the least ghost in the image itself.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace echotrain::numerics {
 
-/// The images that a frame's lines of each direction make alone, in float64: of a pixel, the sum of their powers over
-/// coils, and of their products, are all that a common phase asks for.
+/// Holds, in float64, the images that a frame's lines of either direction make alone. A common phase depends only on
+/// two values per pixel: the sum over coils of their powers, and that of their products.
 class GhostSearch {
  public:
-  /// `account` pays for bytes(); OverBudget when it cannot.
+  /// `account` pays for bytes(). Throws OverBudget when it cannot.
   GhostSearch(std::shared_ptr<MemoryAccount> account, std::int64_t coils, std::int64_t rows, std::int64_t points);
   static std::uint64_t bytes(std::int64_t coils, std::int64_t rows, std::int64_t points);
   /// Adds a line's profile [coil, x] at row `row`, 0 to rows - 1, of k-space.
@@ -24,11 +24,11 @@ class GhostSearch {
   /// The phase of reversed lines at which the root sum of squares of all coils has least entropy. Without `widely`,
   /// near 0; else with a constant within pi / 2 and a slope within 0.4 rad a point: a constant that differs by pi moves
   /// the image by half a field of view, and leaves the same entropy. Each step tries eight neighbours. Source: Clare,
-  /// ISMRM 2003, 1041. 0 when there are no lines of one direction. On all threads, the same bits for any number of
-  /// them. Stopped.
+  /// ISMRM 2003, 1041. Returns 0 when there are no lines of one direction. Uses all threads, with the same bits for any
+  /// number of them. Throws Stopped.
   LinearPhase find(ThreadPool& threads, bool widely);
-  /// Of each phase: sum of -(m / s) log(m / s) over the image's magnitudes m, s the root of the sum of their squares,
-  /// with the phase taken from the reversed lines. After find().
+  /// The entropy for each phase: sum of -(m / s) log(m / s) over the image's magnitudes m, s the root of the sum of
+  /// their squares, with the phase taken from the reversed lines. Call it after find().
   std::vector<double> entropies(ThreadPool& threads, const std::vector<LinearPhase>& phases) const;
 
  private:

@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::int64_t kBlock = 32, kRows = 4;  // points, and rows of one line, whose sums stay in registers
 
-/// to[r, x] = sum_s weights[s, x] from[r, s] for kBlock points from `weights` and `to` on, of `rows` rows, at most
-/// kRows; rows of weights are `stride` long, those of `from` `samples`, those of `to` `n`. Each row is summed by
+/// to[r, x] = sum_s weights[s, x] from[r, s] for the kBlock points that start at `weights` and `to`, and at most kRows
+/// `rows`. Rows of weights are `stride` long, those of `from` `samples`, those of `to` `n`. Each row is summed by
 /// itself, in the order of its samples.
 ECHOTRAIN_CLONES void combine_block(const float* weights, std::int64_t stride, const float* from, std::int64_t samples,
                                     std::int64_t rows, float* to, std::int64_t n) {
   float re[kRows][kBlock] = {}, im[kRows][kBlock] = {};
-  const float* of[kRows];  // rows that are not there are the last one, and their sums are not used
+  const float* of[kRows];  // missing rows repeat the last one, and their sums are not used
   for (std::int64_t r = 0; r < kRows; ++r) of[r] = from + 2 * samples * std::min(r, rows - 1);
   for (std::int64_t s = 0; s < samples; ++s) {
     const float* row = weights + s * stride;
@@ -79,9 +79,9 @@ void change_lines(Context& context, HostView<const LineChange> changes, DeviceVi
 
 void combine_samples(Context& context, HostView<const std::int32_t> sets, DeviceView<const float> weights,
                      DeviceView<const cfloat> from, DeviceView<cfloat> to) {
-  constexpr std::int64_t kLeast = 64 * 1024;  // products of a piece of work
+  constexpr std::int64_t kLeast = 64 * 1024;  // products that make a piece worth a thread
   const std::int64_t coils = from.shape()[1], samples = from.shape()[2], n = to.shape()[2];
-  const std::int64_t groups = (coils + kRows - 1) / kRows;  // of a line's coils
+  const std::int64_t groups = (coils + kRows - 1) / kRows;  // groups of a line's coils
   context.threads().parallel_for(
       from.shape()[0] * groups, std::max<std::int64_t>(1, kLeast / (kRows * samples * n)),
       [&](std::int64_t begin, std::int64_t end) {

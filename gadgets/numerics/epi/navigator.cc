@@ -15,7 +15,7 @@ double at(std::size_t x, std::size_t n) { return static_cast<double>(x) - static
 
 bool differ(const Navigators& lines, std::size_t a, std::size_t b) { return lines.reversed[a] != lines.reversed[b]; }
 
-/// Steps of weighted least squares for what is left of the phase.
+/// Steps of weighted least squares for the rest of the phase.
 void improve(const std::vector<cdouble>& products, LinearPhase& phase) {
   double w = 0, wx = 0, wxx = 0, wr = 0, wxr = 0;
   for (std::size_t x = 0; x < products.size(); ++x) {
@@ -160,7 +160,7 @@ std::vector<double> pointwise_phase(const std::vector<cdouble>& products, const 
 }
 
 double ghost_level(const std::vector<cdouble>& products, const std::vector<double>& phases) {
-  constexpr double kMost = 10;  // of a point: where the phase is off by pi, all is ghost
+  constexpr double kMost = 10;  // of one point: where the phase is off by pi, all is ghost
   double ghost = 0, object = 0;
   for (std::size_t x = 0; x < products.size(); ++x) {
     const double rest = std::arg(products[x] * std::polar(1.0, -phases[x]));

@@ -1,5 +1,5 @@
-// What lines without phase encoding tell of an echo train: how the phase of lines that are read backwards differs from
-// that of the others, and how fast spins precess.
+// EPI navigators: lines without phase encoding that give the phase difference between odd and even echoes, and the
+// precession from echo to echo.
 #pragma once
 
 #include <complex>
@@ -23,7 +23,7 @@ class ProfileTransform {
  public:
   explicit ProfileTransform(std::int64_t n);
   std::int64_t points() const { return n_; }
-  /// `turned`: of the line that is stored the other way round.
+  /// `turned`: the line is stored the other way round.
   std::vector<cdouble> operator()(HostView<const cfloat> line, bool turned) const;
 
  private:
@@ -31,16 +31,16 @@ class ProfileTransform {
   std::vector<double> re_, im_;  // [k, x]
 };
 
-/// The phase by which spins precess from echo to echo [rad], -pi/2 to pi/2, of lines of the same direction; 0 when
+/// The phase by which spins precess from echo to echo [rad], -pi/2 to pi/2, from lines of the same direction; 0 when
 /// there are no two.
 double precession(const Navigators& lines);
 
-/// [coil, x]: sum over reversed lines of what they would be without odd/even errors, conjugated, times themselves.
-/// Where both neighbours are there, the mean of these, precession taken out, is what a line would be; else one of them,
-/// with what spins precess in one echo. Empty when no line has a neighbour of the other direction.
+/// [coil, x]: the sum over reversed lines of conj(p) times the line itself, where p is the line predicted without
+/// odd/even errors. p is the mean of both neighbours, with the precession taken out, where both are there; else the one
+/// neighbour, turned by one echo's precession. Empty when no line has a neighbour of the other direction.
 std::vector<cdouble> odd_even_products(const Navigators& lines);
 
-/// Whether reversed lines look like mirrored ones: the flags are the wrong way round, or not of these lines.
+/// True if reversed lines look like mirrored ones: the flags are the wrong way round, or belong to other lines.
 bool looks_mirrored(const Navigators& lines);
 
 /// A phase of constant + slope * (x - floor(n/2)) [rad].
@@ -52,12 +52,12 @@ struct LinearPhase {
 /// of weighted least squares for both. Source of the first step: Ahn & Cho, IEEE TMI 6, 1987.
 LinearPhase linear_phase(const std::vector<cdouble>& products);
 
-/// The phase of `products` [x] at each point: the linear one, and what is left of it, smoothed over 5 points, as far as
-/// the signal there is above `floor` times the largest.
+/// The phase of `products` [x] at each point: the linear phase plus the residual, smoothed over 5 points, where the
+/// signal is above `floor` times the largest.
 std::vector<double> pointwise_phase(const std::vector<cdouble>& products, const LinearPhase& line, double floor = 0.1);
 
-/// The ghost that is left, relative to the object: sum |products| |tan(r / 2)| / sum |products|, r what `products`
-/// differ from `phases` by.
+/// The remaining ghost, relative to the object: sum |products| |tan(r / 2)| / sum |products|, r the difference of the
+/// phase of `products` from `phases`.
 double ghost_level(const std::vector<cdouble>& products, const std::vector<double>& phases);
 
 }  // namespace echotrain::numerics

@@ -9,7 +9,7 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kTogether = 16;         // coils of a line that are transformed together
-constexpr std::int64_t kElements = 16 * 1024;  // of a piece of work
+constexpr std::int64_t kElements = 16 * 1024;  // elements of a piece of work
 
 /// line *= factor * phases, as pairs of floats.
 ECHOTRAIN_CLONES void multiply_line(const float* phases, cfloat factor, float* line, std::int64_t n) {
@@ -22,7 +22,7 @@ ECHOTRAIN_CLONES void multiply_line(const float* phases, cfloat factor, float* l
   }
 }
 
-/// Some coils of a line in this thread's working space, in the order of FFTs. The plans depend on how many there are.
+/// Some coils of a line in this thread's working space, in the order of FFTs. The plans depend on the number of coils.
 class SomeCoils {
  public:
   SomeCoils(FftwPlans& plans, std::int64_t n, std::int64_t coils)
@@ -38,7 +38,7 @@ class SomeCoils {
   }
   std::int64_t together() const { return together_; }
 
-  /// `phases`: of the first coil, those of the next one `stride` further on.
+  /// `phases` are those of the first coil; those of the next one are `stride` further on.
   void change(const cfloat* from, std::int64_t coils, const LineChange& change, const cfloat* phases,
               std::int64_t stride, cfloat* to) const {
     const std::int64_t middle = n_ / 2;

@@ -6,9 +6,9 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kCoils = 8;                // whose sums a thread keeps
-constexpr int kSamples = 128;            // of them that lie in shared memory
-constexpr int kMostThreads = 128;        // of a block, each for one sample of its result
+constexpr int kCoils = 8;                // coils whose sums a thread keeps
+constexpr int kSamples = 128;            // samples of them in shared memory
+constexpr int kMostThreads = 128;        // threads of a block, each for one sample of its result
 constexpr std::int64_t kRows = 1 << 15;  // blocks of a launch along its second axis
 
 /// h[row, d] = 1/n sum_x phases[row, x] exp(-2 pi i (x - floor(n/2)) d / n), a thread for each element.
@@ -32,8 +32,8 @@ __global__ void transform_phases_kernel(const float2* phases, std::int64_t n, st
   }
 }
 
-/// Samples [k] of kCoils coils of a line: the sum over j of h[k - j] from[j], of a turned line of
-/// h[k + j - 2 floor(n/2)] from[j], modulo n. With `kEach`, each coil has its h.
+/// Makes samples [k] of kCoils coils of a line: the sum over j of h[k - j] from[j], for a turned line of h[k + j - 2
+/// floor(n/2)] from[j], modulo n. With `kEach`, each coil has its own h.
 template <bool kEach>
 __global__ void convolve_lines_kernel(const LineChange* changes, const float2* h, const float2* from, int coils, int n,
                                       std::int64_t lines, float2* to) {

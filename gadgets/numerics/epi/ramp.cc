@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kConstant = 1e-4;   // regularisation, relative to a regular line's largest eigenvalue
 constexpr std::int64_t kBeyond = 6;  // points beyond each end of the line that are solved for
-constexpr double kMissing = 2;       // steps that may lack at each end
-constexpr double kWidest = 1.1;  // steps between samples; a little more costs little, at the edges of the field of view
+constexpr double kMissing = 2;       // steps that may be missing at each end
+constexpr double kWidest = 1.1;  // largest distance of samples [steps]; more than 1 costs little, at the image's edges
 constexpr double kRegular = 0.001;
 
 double sinc(double x) {

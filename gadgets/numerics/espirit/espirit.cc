@@ -14,7 +14,7 @@
 namespace echotrain::numerics {
 namespace {
 
-// Bytes of matrices, of whole planes of voxels, that are worked on at a time.
+// Bytes of matrices, for whole planes of voxels, that are worked on at a time.
 constexpr std::int64_t kChunkBytes = 64ll << 20;
 
 EspiritCalibration calibration_of(DeviceView<const cfloat> kspace, const EspiritOptions& options) {

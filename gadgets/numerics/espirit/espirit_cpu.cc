@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kPatchesAtOnce = 512;
 
-/// Bytes of the host's memory that kernels of this calibration take.
+/// Bytes of host memory that the kernels of this calibration take.
 std::uint64_t work_bytes(const EspiritCalibration& c) {
   const std::int64_t n = c.order(), some = c.by_patches() ? c.patches() : kPatchesAtOnce;
   return SplitMatrix::bytes_of(c.coils, c.samples()) + 4 * SplitMatrix::bytes_of(n, n) +
@@ -90,7 +90,7 @@ SplitMatrix patches_of(const EspiritCalibration& c, const SplitMatrix& data, std
   return out;
 }
 
-/// Rows [from, to) of `basis`: of vectors [patch, value], times A, and divided by what makes them of unit length.
+/// Divides rows [from, to) of `basis`, vectors [patch, value] times A, by the factors that give them unit length.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void from_patches(const SplitMatrix& patches, const HermitianEigen& eigen, std::int64_t from,
                                    std::int64_t to, SplitMatrix& basis) {
@@ -115,7 +115,7 @@ ECHOTRAIN_VECTOR_CLONES(void make_basis(const SplitMatrix& patches, const Hermit
                                         std::int64_t to, SplitMatrix& basis),
                         from_patches<kVectorBytes>(patches, eigen, from, to, basis))
 
-/// The left singular vectors of A that count, as rows: [value, row]. None where the data are 0.
+/// The left singular vectors of A above the threshold, as rows: [value, row]. None where the data are 0.
 SplitMatrix basis_of(Context& context, const EspiritCalibration& c, const SplitMatrix& data) {
   ThreadPool& threads = context.threads();
   const std::int64_t n = c.order();
@@ -193,7 +193,7 @@ EspiritKernels espirit_kernels(Context& context, const EspiritCalibration& c) {
   const std::int64_t pairs = triangle_size(c.coils), size = c.kernel_size();
   const Extents span = c.span();
   EspiritKernels made{context.allocate<cfloat>({pairs, span[0], span[1], span[2]}), {}};
-  std::vector<std::int64_t> places;  // of a kernel, as offsets in `span`
+  std::vector<std::int64_t> places;  // places of a kernel, as offsets in `span`
   for (std::int64_t z = 0; z < c.kernel[0]; ++z)
     for (std::int64_t y = 0; y < c.kernel[1]; ++y)
       for (std::int64_t x = 0; x < c.kernel[2]; ++x) places.push_back((z * span[1] + y) * span[2] + x);

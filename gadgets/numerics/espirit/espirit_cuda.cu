@@ -15,7 +15,7 @@ struct Box {
   explicit Box(const Extents& of) : z(of[0]), y(of[1]), x(of[2]) {}
 };
 
-/// The middle of k-space: [coil, sample]; what is not finite counts 0.
+/// Cuts the middle of k-space: [coil, sample]; values that are not finite count as 0.
 __global__ void cut_kernel(const float2* kspace, Box n, Box first, Box extents, std::int64_t coils, float2* to) {
   const std::int64_t samples = extents.z * extents.y * extents.x;
   ECHOTRAIN_GRID_STRIDE(i, coils * samples) {
@@ -74,7 +74,7 @@ struct PutSystem {
   }
 };
 
-/// One block of threads per tile of Y = A S / root of `largest`: [patch, row], and as right-hand sides.
+/// Y = A S / root of `largest`: [patch, row], and as right-hand sides. One block of threads per tile.
 __global__ void __launch_bounds__(kTileThreads)
     project_rows(Matrix a, const double2* projector, const double* largest, int rows, int patches, double2* y,
                  HermitianBatch::View system) {
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kTileThreads)
   });
 }
 
-/// What the caller of HermitianBatch has to fill in beyond the unknowns.
+/// Fills the elements beyond the unknowns, as the caller of HermitianBatch must.
 __global__ void fill_beyond(HermitianBatch::View system, int n) {
   ECHOTRAIN_GRID_STRIDE(i, system.columns * system.rows) {
     const std::int64_t column = i / system.rows, row = i % system.rows;
@@ -198,7 +198,7 @@ Array<cdouble> patch_projector(Context& context, const EspiritCalibration& c, co
   project_rows<<<dim3(tiles(rows), tiles(n)), kTileThreads, 0, stream>>>(a, on_device(projector), largest.data(), rows,
                                                                          n, on_device(y), system);
   check_launch("espirit_kernels");
-  batch.solve(context, failed.data());  // which it always can: no eigenvalue is below that share of the largest
+  batch.solve(context, failed.data());  // it always can: no eigenvalue is below that share of the largest
   Array<cdouble> out = context.allocate<cdouble>({all_rows, all_rows});
   lower_product<<<hermitian_tiles(rows), kTileThreads, 0, stream>>>(
       rows, n, Solved{system}, RightSides{on_device(y), rows}, PutHermitian{on_device(out), rows});

@@ -18,29 +18,29 @@ struct EspiritCalibration {
   Extents first{}, extents{}, kernel{};
   double threshold = 0;
 
-  std::int64_t samples() const { return volume(extents); }  ///< of a coil
+  std::int64_t samples() const { return volume(extents); }  ///< samples of a coil
   std::int64_t kernel_size() const { return volume(kernel); }
   std::int64_t rows() const { return coils * kernel_size(); }
   Extents fits() const {  ///< patches of each axis
     return {extents[0] - kernel[0] + 1, extents[1] - kernel[1] + 1, extents[2] - kernel[2] + 1};
   }
   std::int64_t patches() const { return volume(fits()); }
-  /// Offsets of two places of a kernel, of each axis.
+  /// The number of offsets between two places of a kernel, on each axis.
   Extents span() const { return {2 * kernel[0] - 1, 2 * kernel[1] - 1, 2 * kernel[2] - 1}; }
-  /// The smaller one of A^H A and A A^H has as many rows, and the same values beside 0.
+  /// The number of rows of the smaller one of A^H A and A A^H; both have the same eigenvalues apart from zeros.
   std::int64_t order() const { return std::min(rows(), patches()); }
   bool by_patches() const { return patches() < rows(); }
-  /// The least eigenvalue of these that counts, as a share of the largest: what rounding leaves does not.
+  /// The least of these eigenvalues that counts, as a share of the largest; rounding errors lie below it.
   double share() const {
     return std::max(threshold * threshold, static_cast<double>(order()) * std::numeric_limits<double>::epsilon());
   }
 };
 
 struct EspiritKernels {
-  /// For all pairs (a, b), b <= a, of coils and all offsets d of two places of a kernel: sum over q of
-  /// P[(a, q + d), (b, q)] / |kernel|, where P projects patches onto the space that the calibration data span. With it,
-  /// the operator that projects every patch of a k-space and averages the results is a convolution across coils, hence
-  /// a matrix in each voxel (Uecker et al., eq. 13-17). [pair, z, y, x], offset 0 in the middle.
+  /// For all pairs (a, b), b <= a, of coils and all offsets d of two places of a kernel: sum over q of P[(a, q + d),
+  /// (b, q)] / |kernel|, where P projects patches onto the space that the calibration data span. With it, the operator
+  /// that projects every patch of a k-space and averages the results is a convolution across coils, hence a matrix in
+  /// each voxel (Uecker et al., eq. 13-17). [pair, z, y, x], offset 0 in the middle.
   Array<cfloat> kernels;
   Array<cfloat> coil;  ///< [coil]: the principal component of the calibration data across coils
 };
