@@ -33,7 +33,7 @@ DirectGrid make_grid(const Shape& image, std::int64_t coils) {
   return grid;
 }
 
-/// Parts begin at a plane or a group of lines, because sums are made for whole groups.
+/// Parts begin at a whole plane or group of lines, because sums are made for whole groups.
 void choose_columns(DirectGrid& grid, ImagePart part) {
   constexpr std::int64_t kLines = 8;
   const std::int64_t columns = grid.ny * grid.nz, unit = grid.dims == 3 ? grid.ny : kLines,
@@ -97,10 +97,10 @@ struct DirectAdjoint::Impl {
   VoxelBasis basis = VoxelBasis::delta;
   Array<float> sums;
   std::int64_t samples = 0;
-  // Samples that wait until there is a whole group of them.
+  // Samples that wait until a whole group is there.
   Prepared waiting;
   std::int64_t waiting_count = 0;
-  // Some voxels' numbers in the image, positions and sums; empty where nothing is lost.
+  // The numbers in the image, positions and sums of some voxels; empty where the precision loses nothing.
   Array<std::int64_t> checked;
   Array<double> checked_at;
   Array<cdouble> checked_sums;
@@ -197,7 +197,7 @@ void DirectAdjoint::get(Context& context, DeviceView<cfloat> image) {
   for (const auto e : impl.image) shape.push_back(e);
   require(image.shape() == shape, image.shape().text() + " is not " + shape.text());
   Array<float> sums = impl.sums;
-  if (impl.waiting_count > 0) {  // added to a copy of the sums, so that more samples may follow
+  if (impl.waiting_count > 0) {  // the sums are copied first, so that more samples may follow
     sums = context.allocate<float>(impl.sums.shape());
     context.copy<float>(impl.sums.cview(), sums.view());
     ECHOTRAIN_DISPATCH(context, direct_add(context, impl.grid, impl.waiting.coordinates.data(),

@@ -15,29 +15,29 @@
 
 namespace echotrain::numerics {
 
-/// What an image value stands for: a point, or the voxel's box. Multiplies each sample by its transform (real, even):
-/// 1, or the product of sin(pi k) / (pi k) over the axes.
+/// The basis function of an image value: a point, or the voxel's box. Each sample is multiplied by its transform (real,
+/// even): 1, or the product of sin(pi k) / (pi k) over the axes.
 enum class VoxelBasis { delta, box };
 double basis_transform(VoxelBasis basis, const double* k, int dims);
 
-/// How exactly numbers are multiplied. Groups of samples are summed in fp32 in either case. Errors are relative, L2.
+/// The precision of products. Groups of samples are summed in fp32 in either case. Errors are relative, L2.
 ///   exact: <= 5e-6. On CUDA each factor is two fp16 numbers, and each product takes three on the tensor cores.
 ///   fast: <= 4e-4 and, on CUDA, a third of the work: each factor is one fp16 number. On the CPU the same as exact.
 enum class Precision { exact, fast };
 
-/// Which of several parts of an image: whole planes z of a volume, lines y of a plane.
+/// One of several parts of an image: whole planes z of a volume, lines y of a plane.
 struct ImagePart {
   int index = 0, count = 1;
 };
 
 /// image[c, r] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r), r in pixels from floor(n/2): F^H d. Samples may come
-/// in any number of parts: they are worked on in groups of a fixed size, so the same samples give the same bits however
-/// they come and for any number of threads.
+/// in any number of parts: they are summed in groups of a fixed size, so the same samples give the same bits in any
+/// parts and for any number of threads.
 class DirectAdjoint {
  public:
-  /// `image`: extents, slowest first, 2 or 3 of them. std::invalid_argument otherwise; ResourceError when the sums
-  /// ([coil, image...], twice while get() runs) do not fit the budget. Only `part` is worked out, with the same bits as
-  /// in the whole.
+  /// `image`: extents, slowest first, 2 or 3 of them. Throws std::invalid_argument otherwise; ResourceError when the
+  /// sums ([coil, image...], twice while get() runs) do not fit the budget. Only `part` is computed, with the same bits
+  /// as in the whole.
   DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis = VoxelBasis::delta,
                 Precision precision = Precision::exact, ImagePart part = {});
   ~DirectAdjoint();
@@ -45,9 +45,9 @@ class DirectAdjoint {
   DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
 
   /// coordinates: float64, [n, dims] in cycles/pixel, component 0 = x; samples whose coordinates are not finite are
-  /// ignored. samples: [n, coil], where the context computes. weights: [n], factors of the samples, or empty. On CUDA
+  /// ignored. samples: [n, coil], where the context computes. weights: [n], factors of the samples, or empty. On CUDA,
   /// returns before the work is done, but after reading the host's data; it waits for the work of earlier calls, so
-  /// that a stop has little to wait for.
+  /// that little work is left to finish when the scan is to stop.
   void add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
            HostView<const float> weights = {});
   /// image: [coil, image...], overwritten with the sum of all samples added, except in other parts. More may be added
@@ -57,9 +57,9 @@ class DirectAdjoint {
   std::int64_t first_voxel() const;
   std::int64_t voxels() const;
   /// Only for `fast` on CUDA: the relative error of `image`, as get() gave it, against sums in float64 at some voxels
-  /// chosen at random. Waits for the device. Empty where nothing is lost.
+  /// chosen at random. Waits for the device. Empty where the precision loses nothing.
   std::optional<double> sampled_error(Context& context, DeviceView<const cfloat> image) const;
-  std::int64_t samples() const;  ///< added so far
+  std::int64_t samples() const;  ///< samples added so far
 
   struct Impl;
 
@@ -67,14 +67,14 @@ class DirectAdjoint {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The same for voxels anywhere: out[c, v] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r_v). voxels: float64,
+/// The adjoint at voxels anywhere: out[c, v] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r_v). voxels: float64,
 /// [voxel, dims] in pixels; out: [coil, voxel]. Plain sums, for voxels that form no grid.
 void direct_adjoint_at(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
                        HostView<const double> voxels, VoxelBasis basis, DeviceView<cfloat> out);
 
 /// F^H W F as a convolution: q[l] = sum_s w_s b(k_s)^2 exp(+2 pi i k_s . l) for the lags l = -n+1 .. n-1 of each axis;
 /// lags -n are 0. weights: [n] or empty (all 1). q: [2n...] in FFT order (lag 0 first), Hermitian: half of it is
-/// worked out. Error as that of DirectAdjoint.
+/// computed. Its error is that of DirectAdjoint.
 void point_spread(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                   const Shape& image, VoxelBasis basis, DeviceView<cfloat> q, Precision precision = Precision::exact);
 

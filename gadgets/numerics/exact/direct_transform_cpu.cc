@@ -107,7 +107,7 @@ class Tables {
       }
     });
   }
-  /// [sample, kRows] of the rows kRows * block .., from the first sample of a group on.
+  /// Rows kRows * block onwards, [sample, kRows], from the first sample of a group on.
   const float* rows(std::int64_t block, std::int64_t first) { return rows_.data() + (block * kChunk + first) * kRows; }
   const float* y(std::int64_t s) { return y_.data() + 2 * grid_.ny * s; }  // real parts, then imaginary parts
   const float* z(std::int64_t s) { return z_.data() + 2 * grid_.nz * s; }

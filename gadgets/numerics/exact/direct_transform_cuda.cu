@@ -1,4 +1,4 @@
-// The direct transform without its matrix product (direct_transform_tensor_cuda.cu): the samples' factors, the image
+// The direct transform apart from its matrix product (direct_transform_tensor_cuda.cu): the samples' factors, the image
 // from the sums, and voxels that form no grid.
 #include <algorithm>
 

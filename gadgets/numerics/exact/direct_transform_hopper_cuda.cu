@@ -1,4 +1,4 @@
-// The direct transform's matrix product for devices of compute capability 9.0, by instructions that only those have.
+// The direct transform's matrix product for devices of compute capability 9.0, by instructions that only these have.
 // Four warps copy factors and make the bases of the left factor, as far ahead as there is room. Eight warps, or four in
 // small blocks, multiply: the tensor cores take the right factor from shared memory, and work while the next left
 // factor is made. The file is built for those devices alone; other devices never run it.
@@ -16,14 +16,14 @@ namespace ptx = ::cuda::ptx;
 constexpr int kMakers = 3;  // warps that make bases; they take steps in turn
 constexpr int kMostShared = 227 << 10, kMostStages = 16;
 constexpr int kProducers = 128;
-// Registers of a thread of the largest blocks, once its role as producer or consumer is known.
+// Registers per thread of the largest blocks, once its role as producer or consumer is known.
 constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
 template <class F>
 constexpr bool kMovesRegisters = F::kWarps == kWarps;
 static_assert(kProducers * kProducerRegisters + kBlockThreads * kConsumerRegisters <= 65536);
 
-/// The warps of a block that multiply, the m-tiles of each (a group of columns per m-tile), the steps that are taken at
-/// a time, and how long a block takes in comparison with other forms.
+/// The form of a block: the warps that multiply, the m-tiles of each (a group of columns per m-tile), the steps that
+/// are taken at a time, and the block's time relative to other forms.
 template <int kWarps_, int kTiles_, int kSteps_, int kTime_>
 struct Form {
   static constexpr int kWarps = kWarps_, kTiles = kTiles_, kSteps = kSteps_, kTime = kTime_;
@@ -131,12 +131,12 @@ struct Turn {
   }
 };
 
-/// Tiles of 8 rows x 16 bytes, 128 bytes from one to the next along the samples and 256 along the rows.
+/// Describes tiles of 8 rows x 16 bytes, 128 bytes from one to the next along the samples and 256 along the rows.
 __device__ std::uint64_t describe(std::uint32_t address) {
   return ((address & 0x3FFFF) >> 4) | (std::uint64_t{128 >> 4} << 16) | (std::uint64_t{256 >> 4} << 32);
 }
 
-/// Copies factors as far ahead as there is room; for one thread.
+/// Copies factors as far ahead as there is room. Runs in one thread.
 template <bool kExact, int kRows, class F>
 __device__ void copy_factors(const Work& work, Memory<kExact, kRows, F>& memory) {
   constexpr int kRightBytes = right_bytes(kExact, kRows);
@@ -155,7 +155,7 @@ __device__ void copy_factors(const Work& work, Memory<kExact, kRows, F>& memory)
   }
 }
 
-/// Makes the bases of every kMakers-th step; for one warp.
+/// Makes the bases of every kMakers-th step. Runs in one warp.
 template <bool kExact, int kRows, class F>
 __device__ void make_bases(const Work& work, Memory<kExact, kRows, F>& memory, int first, int lane) {
   Turn<Memory<kExact, kRows, F>::kCount> turn;
@@ -229,7 +229,7 @@ __device__ void consume(const DirectTiles& tiles, const Work& work, Memory<kExac
       products_end();
       next.advance(1);
       if (step + F::kSteps < work.steps) await();
-      products_wait<1>();  // of the steps before, whose factors may now be overwritten
+      products_wait<1>();  // waits for the previous steps, whose factors may then be overwritten
       if (step > 0) ptx::mbarrier_arrive(&memory.read[before]);
       __syncwarp();
       make(left[(i + 1) % 2]);

@@ -7,11 +7,11 @@
 
 namespace echotrain::numerics {
 
-/// Samples are added in groups of this size, from the first one on, so that sums do not depend on the parts they come
-/// in.
+/// Samples are added in groups of this size, from the first sample on, so that sums do not depend on the parts they
+/// come in.
 constexpr std::int64_t kDirectGroup = 256;
 
-/// The voxels: columns (z, y), of which `first_column` .. `last_column` - 1 (0: all to the end) are worked out, times
+/// The voxels: columns (z, y), of which `first_column` .. `last_column` - 1 (0: all to the end) are computed, times
 /// rows along x, cosines and then sines.
 struct DirectGrid {
   std::int64_t nx = 1, ny = 1, nz = 1, first_column = 0, last_column = 0;
@@ -24,10 +24,10 @@ struct DirectGrid {
   double half_position(std::int64_t i) const {
     return nx % 2 == 0 ? static_cast<double>(i) + 0.5 : static_cast<double>(i);
   }
-  double shift() const { return nx % 2 == 0 ? -0.5 : 0.0; }  ///< of x, which the samples have to make up for
+  double shift() const { return nx % 2 == 0 ? -0.5 : 0.0; }  ///< a shift along x, which the samples' factors undo
 };
 
-/// What samples are multiplied by: weight b(k)^power exp(2 pi i kx shift).
+/// The factors of samples: weight b(k)^power exp(2 pi i kx shift).
 struct SampleFactors {
   int dims = 2;
   VoxelBasis basis = VoxelBasis::delta;
@@ -37,10 +37,10 @@ struct SampleFactors {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-/// Floats of `sums` that direct_add() and direct_get() use; they start as 0.
+/// The number of floats in `sums` that direct_add() and direct_get() use; they start as 0.
 std::int64_t direct_sums(Context& context, const DirectGrid& grid);
-/// coordinates: [n, dims]; samples: [n, coil], their factors included; n is a multiple of kDirectGroup, or the samples
-/// are the last.
+/// coordinates: [n, dims]; samples: [n, coil], times their factors; n is a multiple of kDirectGroup, or these are the
+/// last samples.
 void direct_add(Context& context, const DirectGrid& grid, const double* coordinates, const cfloat* samples,
                 std::int64_t n, float* sums);
 /// image: [coil, z, y, x]; only the columns first_column .. last_column - 1 are written.

@@ -1,4 +1,5 @@
-// What the direct transform's matrix products share: how their factors lie in memory, and how a block gets them.
+// Common parts of the direct transform's matrix products: the layout of their factors in memory, and the loads of a
+// block.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -14,8 +15,8 @@ constexpr int kStepsOfGroup = kDirectGroup / kStep;
 constexpr int kBlockThreads = kWarps * 32;
 static_assert(kBlockThreads == kGroups * kStep && kBlockThreads == kDirectGroup);
 
-/// What a step needs to know of each sample besides its data: exp(2 pi i ky j), j = 0 .. 7, and how its phase advances
-/// along y and z.
+/// The data of a step's samples besides their values: exp(2 pi i ky j), j = 0 .. 7, and the advance of the phase along
+/// y and z.
 struct alignas(16) StepPhases {
   float2 near[2][kGroupColumns][8];  // [half of the step, j, sample of the half]
   int4 far[kStep];                   // ky, kz in 2^-32 turns, each with the rest in 2^-48 turns
@@ -24,7 +25,8 @@ struct alignas(16) StepData {
   float2 d[kStep];
 };
 
-/// Bytes of the right factor of a step and `rows` rows: fp16 tiles of 8 rows x 8 samples, high parts before low parts.
+/// The bytes of the right factor of a step and `rows` rows: fp16 tiles of 8 rows x 8 samples, high parts before low
+/// parts.
 constexpr int right_bytes(bool exact, int rows) { return rows * kStep * 2 * (exact ? 2 : 1); }
 
 struct Work {
@@ -105,15 +107,15 @@ __device__ float4* lane_sums(const DirectTiles& tiles, const Work& work, std::in
   return reinterpret_cast<float4*>(work.sums) + all * (kRows / 8 * 32) + lane;
 }
 
-/// Where the first column of a group is: (y, z) in voxels from the middle.
+/// The position of the first column of a group: (y, z) in voxels from the middle.
 __device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles& tiles, std::int64_t group) {
   return make_int2(static_cast<int>(tiles.y0 + group % tiles.per_row * kGroupColumns - grid.ny / 2),
                    static_cast<int>(tiles.z0 + group / tiles.per_row - grid.nz / 2));
 }
 
-/// In direct_transform_hopper_cuda.cu: the product for devices of compute capability 9.0, by their own instructions.
-/// hopper() says whether the context's device is one; it is false with ResourceOptions::hopper = false, for tests of
-/// the other product.
+/// The product for devices of compute capability 9.0, by their own instructions, in direct_transform_hopper_cuda.cu.
+/// hopper() is true if the context's device is one, and false with ResourceOptions::hopper = false, for tests of the
+/// other product.
 #if ECHOTRAIN_HAS_HOPPER
 bool hopper(Context& context);
 void multiply_on_hopper(Context& context, const DirectGrid& grid, const DirectTiles& tiles, const Work& work);

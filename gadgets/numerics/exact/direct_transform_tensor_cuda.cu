@@ -1,8 +1,8 @@
 // The direct transform's matrix product on the tensor cores: its left factor, d exp(2 pi i (ky y + kz z)), is made in
 // the registers that multiply it and is never in memory; its right factor, the cosines and sines along x, which all
-// blocks share, is made once for some samples at a time. Factors are rounded to fp16. Exact: a second fp16 number holds
-// what that loses, and there are three products. Fast: it is dropped. The tensor cores round towards zero, so their
-// sums are taken after each group of samples.
+// blocks share, is made once for some samples at a time. Factors are rounded to fp16. In `exact`, a second fp16 number
+// holds the rounding error, and there are three products; `fast` drops it. The tensor cores round towards zero, so
+// their sums are taken after each group of samples.
 #include <algorithm>
 
 #include "gadgets/numerics/exact/direct_transform_product.cuh"
@@ -15,7 +15,7 @@ namespace {
 // cache.
 constexpr std::int64_t kMostSamples = 256 * kDirectGroup, kMostBytes = 64 << 20;
 
-// --- what is made before
+// --- factors made in advance
 
 /// A thread per row and half step.
 template <bool kExact>
@@ -47,7 +47,7 @@ __global__ void right_kernel(DirectGrid grid, DirectTiles tiles, const double* c
   }
 }
 
-/// The nearest multiple of 2^-32 turns, and the rest in 2^-48.
+/// The nearest multiple of 2^-32 turns, and the rest in 2^-48 turns.
 __device__ int2 in_two(std::int64_t t) {
   const auto turn = static_cast<std::uint64_t>(t);
   const auto rest = static_cast<std::int32_t>(static_cast<std::uint32_t>(turn));
@@ -68,7 +68,7 @@ __global__ void phases_kernel(int dims, const double* coordinates, std::int64_t 
   }
 }
 
-/// A block per group of samples and coil: scales them by a power of two, so that fp16 holds them.
+/// Scales the samples by a power of two, so that fp16 holds them; one block per group of samples and coil.
 __global__ void __launch_bounds__(kDirectGroup) data_kernel(const float2* samples, std::int64_t n, std::int64_t coils,
                                                             std::int64_t capacity, StepData* data, float* scales) {
   const std::int64_t coil = blockIdx.y, s = static_cast<std::int64_t>(blockIdx.x) * kDirectGroup + threadIdx.x;
@@ -122,7 +122,7 @@ template <bool kExact, int kRows, int kRound, int kStages>
 class Block {
  public:
   static constexpr int kTiles = kRows / 8, kRightBytes = right_bytes(kExact, kRows);
-  /// Rounds ahead whose factors a round needs besides its own: bases are made at least two steps ahead.
+  /// Rounds ahead whose factors a round needs besides its own, because bases are made at least two steps ahead.
   static constexpr int kAhead = kRound == 1 ? 2 : 1;
   struct Stage {
     alignas(128) unsigned char right[kRound][kRightBytes];
@@ -152,7 +152,7 @@ class Block {
     for (int i = 0; i < 2 * kTiles; ++i) all_sums_[i * 32] = sums_[i * 32];
   }
 
-  /// Starts copies of a round's factors; to be called for each round in turn.
+  /// Starts copies of a round's factors; call it for each round in turn.
   __device__ void fetch(int round) {
     const int step = round * kRound;
     if (step < steps) {
@@ -218,7 +218,7 @@ class Block {
   float4* sums_;  // no other thread touches them
 };
 
-/// Narrow blocks also fit the smaller shared memory of 8.6 and 8.9.
+/// The steps of a round. Narrow blocks also fit the smaller shared memory of 8.6 and 8.9.
 constexpr int steps_of_round(int rows) { return rows == 64 ? 1 : 2; }
 template <bool kExact, int kRows>
 using TensorBlock = Block<kExact, kRows, steps_of_round(kRows), 4>;

@@ -10,7 +10,7 @@
 namespace echotrain::numerics {
 namespace {
 
-// Bytes of padded items transformed at a time: enough to fill the machine, little compared with the data.
+// Bytes of padded items transformed at a time: enough to fill the machine, few compared with the data.
 constexpr std::int64_t kTemporaryBytes = 64ll << 20;
 
 void require(bool good, const char* operation, const std::string& problem) {

@@ -7,11 +7,12 @@ namespace echotrain::numerics {
 
 enum class Direction { forward, inverse };  ///< exp(-2 pi i ...) and exp(+2 pi i ...)
 
-/// The smallest even number from `n` (>= 1) on with factors 2, 3, 5 and 7 only: FFTW and cuFFT are fast at these.
+/// The smallest even number from `n` (>= 1) on with no prime factors but 2, 3, 5 and 7: FFTW and cuFFT are fast at
+/// these.
 std::int64_t fast_even_size(std::int64_t n);
 
-/// In place, no scaling, element 0 is the origin ("FFT order"). The last `dims` axes (1..3) of `data` are transformed,
-/// the axes before them are the batch. Source: FFTW (CPU), cuFFT (CUDA); any size.
+/// Transforms in place, without scaling; element 0 is the origin ("FFT order"). The last `dims` axes (1..3) of `data`
+/// are transformed, the axes before them are the batch. Source: FFTW (CPU), cuFFT (CUDA); any size.
 void fft(Context& context, DeviceView<cfloat> data, int dims, Direction direction);
 
 /// Centred transform with zero-filling and cropping: `from` is k-space with its centre at floor(n/2) on each of its

@@ -12,15 +12,15 @@ namespace {
 
 /// Lines transformed together: as columns they are two cache lines of each row.
 constexpr std::int64_t kLines = 16;
-/// Most elements of the lines transformed together: they stay in the cache, with room for their result.
+/// The most elements of the lines transformed together: they stay in the cache, with room for their result.
 constexpr std::int64_t kLineElements = 32 * 1024;
-/// Items transformed together: their passes over the axes then find the data in the cache.
+/// Items transformed together, so that their passes over the axes find the data in the cache.
 constexpr std::int64_t kCachedElements = 256 * 1024;
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
 
 struct FftScratch;
 /// This thread's working space for a few lines, aligned to 64 bytes. It grows with the longest axis seen, to a few
-/// megabytes at most, and is charged to no session.
+/// megabytes at most, and no session pays for it.
 cfloat* scratch(std::int64_t elements) {
   return reinterpret_cast<cfloat*>(thread_scratch<FftScratch>(2 * static_cast<std::size_t>(elements)));
 }
@@ -39,7 +39,7 @@ class Rows {
     }
   }
   std::int64_t groups() const { return (lines_ + together_ - 1) / together_; }
-  /// `data`: the first line, of these or of others in the same arrangement.
+  /// `data` is the first line, of these or of others in the same arrangement.
   void run(cfloat* data, std::int64_t group) const {
     cfloat* first = data + group * together_ * n_;
     FftwPlans::execute(((group + 1) * together_ > lines_ ? rest_ : full_)[variant(first)], first, first);
@@ -104,7 +104,7 @@ void transform_axis(Context& context, FftwPlans& plans, cfloat* data, std::int64
       });
 }
 
-/// A stretch of an axis, counted in the image and in the transform.
+/// A stretch of an axis, by its indices in the image and in the transform.
 struct Stretch {
   std::int64_t image, padded, count;
 };
@@ -124,7 +124,7 @@ std::vector<Stretch> surviving_columns(std::int64_t n, std::int64_t padded, std:
   return blocks;
 }
 
-/// Element of the transform that holds index i of a centred axis.
+/// The element of the transform that holds index i of a centred axis.
 std::int64_t wrapped(std::int64_t i, std::int64_t n, std::int64_t padded) {
   const std::int64_t k = i - n / 2;
   return k < 0 ? k + padded : k;
@@ -170,7 +170,7 @@ void inverse_fft_cropped(Context& context, cfloat* padded, cfloat* to, std::int6
   const Extents &p = c.padded, &n = c.n;
   const std::int64_t item = volume(p), plane = p[1] * p[2];
   if (dims == 3) {
-    // x and y plane by plane, so that a plane is read once; of y only the columns that are needed, in place.
+    // Transforms x and y plane by plane, so that a plane is read once; of y only the columns that are needed, in place.
     const Rows rows(plans, p[2], p[1], Direction::inverse, padded);
     const Columns columns(plans, p[1], p[2], Direction::inverse);
     const std::vector<Stretch> blocks = surviving_columns(n[2], p[2], columns.together());
@@ -188,7 +188,7 @@ void inverse_fft_cropped(Context& context, cfloat* padded, cfloat* to, std::int6
       }
     });
   }
-  // The first axis, and straight to the image.
+  // Transforms the first axis, straight to the image.
   const int axis = 3 - dims;
   const std::int64_t lines = dims == 3 ? n[1] : 1, stride = item / p[axis], image_stride = volume(n) / n[axis];
   const Columns columns(plans, p[axis], stride, Direction::inverse);

@@ -33,8 +33,8 @@ void check_fft(cufftResult status, const char* what) {
                       std::to_string(static_cast<int>(status)) + ")");
 }
 
-/// What cuFFT plans for: `batch` transforms of `dims` axes, the elements of each `stride` apart, `distance` from one
-/// transform to the next.
+/// The problem that a cuFFT plan solves: `batch` transforms of `dims` axes, the elements of each `stride` apart,
+/// `distance` from one transform to the next.
 struct Problem {
   Extents extents{1, 1, 1};
   int dims = 1;
@@ -42,8 +42,8 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
-/// A cuFFT plan without its work area: cuFFT would get one by cudaMalloc and free it by cudaFree, which waits for all
-/// work of the device, and meanwhile no thread could launch anything.
+/// A cuFFT plan without its work area: cuFFT would allocate one by cudaMalloc and free it by cudaFree, which waits for
+/// all work of the device and blocks the launches of all threads meanwhile.
 class Plan {
  public:
   Plan(const Problem& problem, cudaStream_t stream) {
@@ -66,7 +66,7 @@ class Plan {
   cufftHandle handle() const { return handle_; }
   std::size_t work_bytes() const { return work_bytes_; }
 
-  /// Before it runs. `area` has work_bytes(), and no other stream uses it.
+  /// Sets the work area; call it before the plan runs. `area` has work_bytes(), and no other stream uses it.
   void work_in(void* area) {
     if (work_bytes_ == 0 || area == area_) return;
     check_fft(cufftSetWorkArea(handle_, area), "choosing a work area");
@@ -79,8 +79,8 @@ class Plan {
   void* area_ = nullptr;
 };
 
-/// Plans without work that no context uses, kept for the next one: making a plan takes milliseconds, and freeing its
-/// tables stops the device.
+/// Idle plans that no context uses, kept for the next one: making a plan takes milliseconds, and freeing its tables
+/// stops the device.
 class IdlePlans {
  public:
   std::unique_ptr<Plan> take(int device, const Problem& problem) {
@@ -98,7 +98,7 @@ class IdlePlans {
     try {
       plans_.emplace(std::pair{device, problem}, std::move(plan));
     } catch (const std::bad_alloc&) {
-      // Not kept, then.
+      // The plan is destroyed, then.
     }
   }
 
@@ -123,7 +123,7 @@ struct Plans {
   }
 };
 
-/// Where any plan of the context works, as they do one after the other.
+/// The work area of all plans of the context, which run one after the other.
 void* area_of(Context& context, Plans& cache, std::size_t bytes) {
   const auto wanted = static_cast<std::int64_t>(bytes);
   if (cache.areas.empty() || cache.areas.back().size() < wanted)
@@ -159,7 +159,7 @@ void run(Context& context, const Problem& problem, cfloat* data, Direction direc
   check_fft(cufftExecC2C(plan.handle(), values, values, sign), "running");
 }
 
-/// Element of the transform that holds index i of a centred axis.
+/// The element of the transform that holds index i of a centred axis.
 __device__ std::int64_t wrapped(std::int64_t i, std::int64_t n, std::int64_t padded) {
   const std::int64_t k = i - n / 2;
   return k < 0 ? k + padded : k;
@@ -175,7 +175,7 @@ __global__ void place_kernel(const float2* from, float2* padded, std::int64_t ba
                                 rest % c.padded[2]};
     bool inside = true;
     for (int a = 0; a < 3; ++a) {
-      // Frequencies 0.. come first, the negative ones from the end: ceil(padded/2) of the former.
+      // Frequencies from 0 on come first, ceil(padded/2) of them; the negative ones are at the end.
       const std::int64_t k = at[a] < (c.padded[a] + 1) / 2 ? at[a] : at[a] - c.padded[a];
       const std::int64_t index = k + c.n[a] / 2;
       inside = inside && index >= 0 && index < c.n[a];

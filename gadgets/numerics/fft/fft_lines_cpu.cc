@@ -7,9 +7,10 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr std::int64_t kEdge = 4;                                  // of the squares that are transposed in registers
+constexpr std::int64_t kEdge = 4;                                  // edge of the squares that are transposed in
+                                                                   // registers
 using Four [[gnu::vector_size(kEdge * sizeof(cfloat))]] = double;  // each double holds the bits of a complex number
-/// The same at any complex number's address. (A copy by memcpy() would go through memory, in halves, with AVX2.)
+/// Four at any complex number's address. (A copy by memcpy() would go through memory, in halves, with AVX2.)
 struct Anywhere {
   using Four [[gnu::vector_size(kEdge * sizeof(cfloat)), gnu::aligned(4), gnu::may_alias]] = double;
 };
@@ -53,7 +54,7 @@ ECHOTRAIN_CLONES void columns_to_lines(const cfloat* corner, std::int64_t stride
 
 ECHOTRAIN_CLONES void lines_to_columns(const cfloat* lines, std::int64_t distance, std::int64_t n, std::int64_t width,
                                        cfloat* corner, std::int64_t stride) {
-  // Whole rows are written at once: rows far apart share cache sets.
+  // Whole rows are written at once, because rows far apart share cache sets.
   for (std::int64_t i = 0; i < n; i += kEdge)
     transpose(lines + i, distance, width, std::min(kEdge, n - i), corner + i * stride, stride);
 }

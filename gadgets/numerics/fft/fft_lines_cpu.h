@@ -13,7 +13,7 @@ void columns_to_lines(const cfloat* corner, std::int64_t stride, std::int64_t n,
 /// The reverse of columns_to_lines().
 void lines_to_columns(const cfloat* lines, std::int64_t distance, std::int64_t n, std::int64_t width, cfloat* corner,
                       std::int64_t stride);
-/// The same, times scale * along[i] * across[c].
+/// As above, times scale * along[i] * across[c].
 void lines_to_columns(const cfloat* lines, std::int64_t distance, std::int64_t n, std::int64_t width, cfloat* corner,
                       std::int64_t stride, float scale, const float* along, const float* across);
 

@@ -1,4 +1,4 @@
-// Inverse transforms of a length known when this is compiled: a short one in a thread's registers, and their products.
+// Inverse transforms of a length known at compile time: a short one in a thread's registers, and their products.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ __device__ __forceinline__ void transform_in_registers(float2 (&v)[N]) {
     }
     v[0] = all;
   } else {
-    // Of n = n1 B + n2 and k = k1 + A k2.
+    // Splits n = n1 B + n2 and k = k1 + A k2.
     constexpr Roots<N> roots;
     constexpr int A = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : N % 3 == 0 ? 3 : 5, B = N / A;
     static_assert(A * B == N);
@@ -98,18 +98,18 @@ __device__ __forceinline__ void transform_in_registers(float2 (&v)[N]) {
   }
 }
 
-/// How a line of N1 N2 points is transformed by several threads: each transforms N1 points n = n1 N2 + n2 of one n2,
-/// multiplies by exp(2 pi i n2 k1 / N), and then N2 points of one k1, which become k = k1 + N1 k2. Between the two all
+/// The transform of a line of N1 N2 points by several threads: each transforms N1 points n = n1 N2 + n2 of one n2,
+/// multiplies by exp(2 pi i n2 k1 / N), and then N2 points of one k1, which become k = k1 + N1 k2. In between, all
 /// points of a block's lines are in shared memory.
 template <int N1, int N2, bool Rows>
 struct Lines {
   static_assert(N1 <= N2);
   static constexpr int kPoints = N1 * N2;
-  static constexpr int kLines = 8;  ///< of a block: neighbours, so that in columns each access reads 64 bytes
+  static constexpr int kLines = 8;  ///< lines of a block: neighbours, so that in columns each access reads 64 bytes
   static constexpr int kThreads = kLines * N2;
-  /// Leaves enough registers for a short transform.
+  /// Blocks per multiprocessor: so few that registers suffice for a short transform.
   static constexpr int kBlocks = 65536 / (kThreads * (2 * N2 + 48));
-  // The strides put what a warp accesses at once into different banks.
+  // The strides put simultaneous accesses of a warp into different banks.
   static constexpr int kOfRow = N2 | 1;
   static constexpr int kExchanged = Rows ? kLines * N1 * kOfRow : N1 * (N2 + 1) * kLines;
   static constexpr int kBytes = (kExchanged + kPoints) * static_cast<int>(sizeof(float2));
@@ -118,9 +118,9 @@ struct Lines {
   }
 };
 
-/// Transforms a block's lines. load(line, n) gives a point as it is in memory, prepare(line, n, value) makes of it what
-/// is transformed, store(line, k, value) takes a point. All threads of the block call this; a thread prepares nothing
-/// before it has begun to load all of its points, and nothing is stored before all is loaded.
+/// Transforms a block's lines. load(line, n) reads a point from memory, prepare(line, n, value) turns it into the
+/// transform's input, store(line, k, value) takes a result. All threads of the block call this; a thread prepares
+/// nothing before it has begun to load all of its points, and nothing is stored before all is loaded.
 template <int N1, int N2, bool Rows, class Load, class Prepare, class Store>
 __device__ __forceinline__ void transform_lines(float2* shared, const Load& load, const Prepare& prepare,
                                                 const Store& store) {

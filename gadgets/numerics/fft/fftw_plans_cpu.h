@@ -1,4 +1,4 @@
-// FFTW plans of a context.
+// A store of FFTW plans, one per context.
 #pragma once
 
 #include <compare>
@@ -23,13 +23,13 @@ class FftwPlans {
 
   /// Forgets all plans when there are many. Call it while no plan is in use.
   void trim();
-  /// For `lines` lines of n points. `from` and `to` are equal, or both aligned to 64 bytes. ResourceError when FFTW has
-  /// no plan.
+  /// Returns a plan for `lines` lines of n points. `from` and `to` are equal, or both aligned to 64 bytes. Throws
+  /// ResourceError when FFTW has no plan.
   Plan get(std::int64_t n, std::int64_t lines, std::int64_t distance, Direction direction, cfloat* from, cfloat* to);
 
   /// Runs a plan on lines that are aligned as those of get() were. May be called from any thread.
   static void execute(Plan plan, cfloat* from, cfloat* to);
-  /// Whether FFTW can use its vectors on lines that begin here.
+  /// True if FFTW can use its vector instructions on lines that begin here.
   static bool aligned(const cfloat* line);
 
  private:

@@ -27,7 +27,7 @@ void require(bool good, const char* problem) {
   if (!good) throw std::invalid_argument(std::string("images from lines: ") + problem);
 }
 
-/// One axis: n points centred at n / 2, in the transform's order.
+/// One axis: n points centred at n / 2, and their transform.
 struct Axis {
   std::int64_t encoded, padded, image;
 
@@ -35,7 +35,7 @@ struct Axis {
   struct Stretch {
     std::int64_t from, to, count;
   };
-  /// Where encoded points first .. last - 1 go, as far as the transform has room for them.
+  /// The places of encoded points first .. last - 1, as far as the transform has room for them.
   std::array<Stretch, 2> placed(std::int64_t first, std::int64_t last) const {
     const std::int64_t middle = encoded / 2;
     first = std::max(first, middle - padded / 2);
@@ -45,7 +45,7 @@ struct Axis {
     return {Stretch{first, padded + first - middle, left},
             Stretch{start, start - middle, std::max<std::int64_t>(0, last - start)}};
   }
-  /// Where the image's points come from.
+  /// The places of the image's points in the transform.
   std::array<Stretch, 2> cut() const {
     const std::int64_t middle = image / 2;
     return {Stretch{0, padded - middle, middle}, Stretch{middle, 0, image - middle}};
@@ -117,7 +117,7 @@ class Columns {
   FftwPlans::Plan plan_;
 };
 
-/// The axis of columns of [item, encoded, stride] -> [item, image, stride].
+/// Transforms the axis of columns of [item, encoded, stride] -> [item, image, stride].
 void transform_columns(Context& context, const Axis& axis, Direction direction, const cfloat* from, std::int64_t items,
                        std::int64_t stride, float scale, cfloat* to) {
   const Columns columns(context.cache<FftwPlans>(), axis, stride, direction);
@@ -138,7 +138,7 @@ void transform_columns(Context& context, const Axis& axis, Direction direction, 
                                  });
 }
 
-/// The same of [coil, encoded, stride] -> [image, stride]: the root of the sum of the coils' squared magnitudes.
+/// Transforms [coil, encoded, stride] -> [image, stride]: the root of the sum of the coils' squared magnitudes.
 void combine_columns(Context& context, const Axis& axis, Direction direction, const cfloat* from, std::int64_t coils,
                      std::int64_t stride, float scale, cfloat* to) {
   const Columns columns(context.cache<FftwPlans>(), axis, stride, direction);
@@ -161,7 +161,8 @@ void combine_columns(Context& context, const Axis& axis, Direction direction, co
   });
 }
 
-/// The same: the sum of conj(maps) times them, maps being [coil, image, stride]; added to what is there, if `add`.
+/// Transforms to the sum of conj(maps) times the coils, maps being [coil, image, stride]; with `add`, added to the
+/// image.
 void join_columns(Context& context, const Axis& axis, Direction direction, const cfloat* from, const cfloat* maps,
                   std::int64_t coils, std::int64_t stride, float scale, bool add, cfloat* to) {
   const Columns columns(context.cache<FftwPlans>(), axis, stride, direction);
@@ -189,9 +190,9 @@ void join_columns(Context& context, const Axis& axis, Direction direction, const
   });
 }
 
-/// What is left to transform after y, where there are several planes.
+/// The transform that is left after y, where there are several planes.
 struct LastAxis {
-  Array<cfloat> planes;  // keeps `from`
+  Array<cfloat> planes;  // keeps the memory of `from`
   Axis axis{};
   const cfloat* from = nullptr;
   std::int64_t stride = 0;

@@ -1,4 +1,4 @@
-// Transforms of single lines in float64, on the host for both backends.
+// FFTs of single lines in float64, on the host for both backends.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@ struct fftw_plan_s;
 
 namespace echotrain::numerics {
 
-/// Plans the forward transform of lines of n points, in place, with element 0 as the origin, unscaled: FFTW's, planned
-/// by estimate, so that every run has the same bits.
+/// Plans the forward transform of lines of n points, in place, with element 0 as the origin, unscaled. FFTW plans by
+/// estimate, so that every run has the same bits.
 class LinePlanFloat64 {
  public:
-  /// ResourceError when FFTW has no plan.
+  /// Throws ResourceError when FFTW has no plan.
   explicit LinePlanFloat64(std::int64_t n);
   LinePlanFloat64(const LinePlanFloat64&) = delete;
   LinePlanFloat64& operator=(const LinePlanFloat64&) = delete;
   ~LinePlanFloat64();
 
-  /// From any thread; line: n points of real and imaginary part.
+  /// Transforms a line of n points of real and imaginary part. May be called from any thread.
   void execute(double* line) const;
 
  private:

@@ -13,10 +13,11 @@ namespace {
 
 using Values = std::vector<double>;
 
-constexpr std::array<double, 4> kSmoothing = {4, 2, 1, 0.5};  // standard deviations [voxels], level by level
+constexpr std::array<double, 4> kSmoothing = {4, 2, 1, 0.5};  // standard deviations [voxels] of the Gaussians, level by
+                                                              // level
 constexpr int kSteps = 6, kSolverSteps = 20, kHalvings = 6;
 constexpr double kSolved = 0.1, kConverged = 1e-3;
-constexpr double kSteepest = 0.95;  // of the shift along y
+constexpr double kSteepest = 0.95;  // largest slope of the shift along y
 
 /// Cubic convolution (Keys, IEEE ASSP 29, 1981) of a line, zero beyond its ends: the value and its derivative.
 struct Sample {
@@ -39,7 +40,7 @@ Sample sample(const double* line, std::int64_t n, double at) {
   return out;
 }
 
-/// Volumes [z, x, y], and what is done line by line along y.
+/// Volumes [z, x, y], and the operations on them, line by line along y.
 class Pair {
  public:
   Pair(ThreadPool& threads, std::int64_t nz, std::int64_t ny, std::int64_t nx, double smoothness)
@@ -75,7 +76,7 @@ class Pair {
 
   Values smoothed(const Values& image, double sigma) const;
   /// Half the squares of the difference and of the shift's gradient; infinite where the shift is too steep. Fills in
-  /// the difference and its derivatives by the shift and by the shift's slope where they are wanted.
+  /// the difference, and its derivatives with respect to the shift and the shift's slope, where they are wanted.
   double energy(const Values& up, const Values& down, const Values& shift) const;
   double difference(const Values& up, const Values& down, const Values& shift) const;
   bool step(const Values& up, const Values& down, Values& shift) const;
@@ -100,7 +101,7 @@ class Pair {
   const std::size_t size_;
 };
 
-/// Along y and x.
+/// Smooths along y and x.
 Values Pair::smoothed(const Values& image, double sigma) const {
   const auto reach = static_cast<std::int64_t>(std::ceil(3 * sigma));
   Values taps;
@@ -160,7 +161,7 @@ double Pair::energy(const Values& up, const Values& down, const Values& shift) c
   return 0.5 * difference(up, down, shift) + 0.5 * dot(gradient, shift);
 }
 
-/// to += weight * (sum over neighbours of what the shift differs by).
+/// to += weight * (sum over neighbours of the difference of the shift).
 void Pair::add_smoothness(const Values& shift, Values& to) const {
   for_lines([&](std::int64_t first) {
     const std::int64_t x = first / ny_ % nx_, z = first / (ny_ * nx_), plane = ny_ * nx_;
@@ -181,7 +182,7 @@ void Pair::add_smoothness(const Values& shift, Values& to) const {
   });
 }
 
-/// The derivative of the difference, transposed.
+/// Applies the transposed derivative of the difference.
 void Pair::transposed(const Linear& linear, const Values& residual, Values& out) const {
   for_lines([&](std::int64_t first) {
     for (std::int64_t j = 0; j < ny_; ++j) out[at(first, j)] = linear.by_shift[at(first, j)] * residual[at(first, j)];
@@ -196,7 +197,7 @@ void Pair::transposed(const Linear& linear, const Values& residual, Values& out)
   });
 }
 
-/// out = (J^T J + the smoothness) change; `moved`: memory.
+/// out = (J^T J + the smoothness) change; `moved` is working space.
 void Pair::apply(const Linear& linear, const Values& change, Values& moved, Values& out) const {
   for_lines([&](std::int64_t first) {
     for (std::int64_t j = 0; j < ny_; ++j) {
@@ -208,7 +209,7 @@ void Pair::apply(const Linear& linear, const Values& change, Values& moved, Valu
   add_smoothness(change, out);
 }
 
-/// One Gauss-Newton step. False: nothing to gain.
+/// Does one Gauss-Newton step. Returns false if it gains nothing.
 bool Pair::step(const Values& up, const Values& down, Values& shift) const {
   Linear linear{zeros(), zeros(), zeros()};
   linearise(up, down, shift, linear);
@@ -245,7 +246,7 @@ bool Pair::step(const Values& up, const Values& down, Values& shift) const {
   return false;
 }
 
-/// [z, x, y] of an image [z, y, x].
+/// Rearranges an image [z, y, x] to [z, x, y], times `by`.
 Values scaled(HostView<const float> image, double by) {
   const Shape& n = image.shape();
   Values out;

@@ -63,7 +63,7 @@ std::int64_t unwrap(const ThreadPool& threads, const Extents& n, const std::vect
       for_neighbours(n, v, [&](std::int64_t next) {
         const auto i = static_cast<std::size_t>(next), j = static_cast<std::size_t>(v);
         if (!trusted[i] || done[i]) return;
-        // Signal, less where the phase turns most of the way round.
+        // The weight is the signal, less where the phase turns most of the way round.
         const double turn = std::cos(0.5 * std::remainder(phase[i] - phase[j], kTurn));
         edges.push({std::min(signal[i], signal[j]) * turn * turn, next, v});
       });
@@ -90,7 +90,7 @@ std::int64_t unwrap(const ThreadPool& threads, const Extents& n, const std::vect
   return regions;
 }
 
-/// Convolves with a Gaussian along every axis, in place; beyond the borders there is nothing.
+/// Convolves with a Gaussian along every axis, in place, with zeros beyond the borders.
 void blur(ThreadPool& threads, const Extents& n, double sigma, std::vector<double>& values) {
   std::int64_t step = 1;
   for (int a = 2; a >= 0; --a) {
@@ -136,7 +136,7 @@ FieldMapFacts field_map(ThreadPool& threads, HostView<const cfloat> product, dou
   threads.parallel_for(product.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v) {
       const cdouble value(product[v]);
-      signal[static_cast<std::size_t>(v)] = std::sqrt(std::abs(value));  // of one image, in its unit
+      signal[static_cast<std::size_t>(v)] = std::sqrt(std::abs(value));  // the signal of one image, in its unit
       phase[static_cast<std::size_t>(v)] = std::arg(value);
       ensure(std::isfinite(signal[static_cast<std::size_t>(v)]), "the images hold voxels that are not finite numbers");
     }
@@ -159,12 +159,12 @@ FieldMapFacts field_map(ThreadPool& threads, HostView<const cfloat> product, dou
   if (facts.trusted == 0) return facts;
   facts.regions = unwrap(threads, n, signal, trusted, phase);
 
-  // From the widest Gaussian to the narrowest: where a narrow one finds little, the wider ones count.
+  // From the widest Gaussian to the narrowest: where a narrow one finds little signal, the wider ones count.
   const std::int64_t longest = std::max({n[0], n[1], n[2]});
   std::vector<double> sigmas{std::max(options.smooth, 0.7)};
   while (sigmas.back() * 3 < static_cast<double>(longest)) sigmas.push_back(2 * sigmas.back());
   std::vector<double> map;
-  constexpr double kLittle = 1e-3;  // of the signal that a Gaussian meets within a trusted region
+  constexpr double kLittle = 1e-3;  // share of the signal that a Gaussian meets within a trusted region
   for (auto sigma = sigmas.rbegin(); sigma != sigmas.rend(); ++sigma) {
     threads.check_stop();
     std::vector<double> sum(size, 0), weight(size, 0);

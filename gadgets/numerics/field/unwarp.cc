@@ -23,7 +23,7 @@ double bessel(double x) {
   return sum;
 }
 
-/// Weights of eight voxels, which sum to 1 for each place.
+/// The weights of eight voxels, which sum to 1 for each place.
 std::vector<float> interpolation_weights() {
   using J = UnwarpJob;
   constexpr double kHalf = J::kTaps / 2.0, kBeta = 6;
@@ -41,7 +41,7 @@ std::vector<float> interpolation_weights() {
   return out;
 }
 
-/// The weights where a context computes.
+/// The interpolation weights in the memory where a context computes.
 struct Weights {
   Array<float> table;
 };

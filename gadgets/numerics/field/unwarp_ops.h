@@ -13,18 +13,18 @@ struct UnwarpJob {
   static constexpr int kSteps = 512;  // places between two voxels for which weights are kept
   std::int64_t batch, planes, rows, columns;
   bool modulate;
-  /// [kSteps + 1, kTaps]: of voxels floor(at) - 3 .. floor(at) + 4, for at - floor(at) = step / kSteps; interpolated
-  /// linearly between two steps.
+  /// [kSteps + 1, kTaps]: the weights of voxels floor(at) - 3 .. floor(at) + 4, for at - floor(at) = step / kSteps;
+  /// interpolated linearly between two steps.
   const float* weights;
 };
 
-/// What a corrected voxel is made of: weights[tap] of row first + tap.
+/// The parts of a corrected voxel: weights[tap] of row first + tap.
 struct UnwarpRow {
   std::int64_t first;
   float weights[UnwarpJob::kTaps];
 };
 
-/// For row y of a line of shifts of stride `step`.
+/// Computes the parts for row y of a line of shifts of stride `step`.
 ECHOTRAIN_HOST_DEVICE inline UnwarpRow unwarp_row(const UnwarpJob& job, const float* shift, std::int64_t step,
                                                   std::int64_t y) {
   const std::int64_t below = y > 0 ? y - 1 : y, above = y + 1 < job.rows ? y + 1 : y;
