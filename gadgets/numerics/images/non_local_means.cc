@@ -49,14 +49,14 @@ void run(Context& context, const float* image, const Shape& shape, int parts, co
 }
 
 float deviation_of(Context& context, const float* image, const Shape& shape, int parts) {
-  constexpr double kMedianOfNormal = 0.674489750196082;  // of the size of a normal variable of deviation 1
+  constexpr double kMedianOfNormal = 0.674489750196082;  // median magnitude of a normal variable of deviation 1
   const Extents n = last_axes(shape, 3);
   const Shape blocks{n[0], n[1] / 2, n[2] / 2, parts};
   if (blocks.size() == 0) return 0;
   Array<float> sizes = context.allocate<float>(blocks);
   ECHOTRAIN_DISPATCH(context, details(context, image, n, parts, sizes.data()));
   const double median = quantile(context, sizes.cview(), 0.5);
-  return median > 0 ? static_cast<float>(median / kMedianOfNormal) : 0.0f;  // NaN: nothing but zeros
+  return median > 0 ? static_cast<float>(median / kMedianOfNormal) : 0.0f;  // NaN: all values are zero
 }
 
 void require_image(const Shape& image) {

@@ -6,7 +6,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// Steps of this operation, for Context::cache().
+/// The Pace of this operation, for Context::cache().
 struct DenoisingPace : Pace {};
 
 __device__ long long clamped(long long i, long long n) { return min(max(i, 0ll), n - 1); }
@@ -61,7 +61,7 @@ __global__ void details_kernel(const float* image, long long ny, long long nx, l
 }  // namespace
 
 void non_local_means(Context& context, const float* image, const LocalMeans& how, float* to) {
-  constexpr std::int64_t kMostWork = std::int64_t{1} << 37;  // differences of a launch: nothing stops one
+  constexpr std::int64_t kMostWork = std::int64_t{1} << 37;  // differences of a launch: it cannot be stopped
   std::int64_t each = 1;
   for (int a = 0; a < 3; ++a) each *= (2 * how.patch[a] + 1) * (2 * how.search[a] + 1);
   const std::int64_t all = volume(how.n), step = std::max<std::int64_t>(kMostWork / each, 4096);

@@ -9,13 +9,13 @@
 
 namespace echotrain::numerics {
 
-/// What a kernel knows. Voxels have `parts` floats, 1 or 2.
+/// The parameters of a kernel. Voxels have `parts` floats, 1 or 2.
 struct LocalMeans {
   Extents n;
   int parts;
-  int patch[3], search[3];  ///< z, y, x; 0 along axes of one voxel
+  int patch[3], search[3];  ///< half sizes along z, y, x; 0 along axes of one voxel
   float scale;              ///< 1 / voxels of a patch
-  float spared;             ///< 2 v
+  float spared;             ///< 2 v, subtracted from d
   float steepness;          ///< 1 / (h^2 v / s^2)
   float bias;               ///< 2 s^2 of magnitudes, else negative
 

@@ -17,7 +17,7 @@ void add_counts(const PixelCounts& counts, PixelTally* tally) {
   if (counts.any != 0) std::atomic_ref(tally->any).store(1, std::memory_order_relaxed);
 }
 
-/// Pixels of T, aligned as memory of a context is.
+/// Views pixels of T, aligned as memory of a context is.
 template <class T>
 void widen(Context& context, const std::byte* from, std::int64_t n, cfloat* to) {
   const auto* pixels = reinterpret_cast<const T*>(from);
@@ -68,7 +68,7 @@ void to_pixels(Context& context, const cfloat* from, std::int64_t n, cdouble* to
     for (std::int64_t i = begin; i < end; ++i) {
       const unsigned before = counts.not_finite;
       to[i] = cdouble(counts.pixel<double>(from[i].real()), counts.pixel<double>(from[i].imag()));
-      if (counts.not_finite > before + 1) counts.not_finite = before + 1;  // one pixel
+      if (counts.not_finite > before + 1) counts.not_finite = before + 1;  // one pixel counts once
     }
     add_counts(counts, tally);
   });

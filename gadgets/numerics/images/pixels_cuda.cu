@@ -26,7 +26,7 @@ void widen(Context& context, const void* from, std::int64_t n, cfloat* to) {
   check_launch("from_pixels");
 }
 
-/// Adds what a thread counted.
+/// Adds the counts of a thread to the tally.
 __device__ void add_counts(const PixelCounts& counts, PixelTally* tally) {
   if (tally == nullptr) return;
   const auto add_to = [](std::uint64_t* sum, unsigned count) {
@@ -50,7 +50,7 @@ __global__ void to_complex_pixels_kernel(const float2* from, std::int64_t n, dou
     const unsigned before = counts.not_finite;
     to[i].x = counts.template pixel<double>(from[i].x);
     to[i].y = counts.template pixel<double>(from[i].y);
-    if (counts.not_finite > before + 1) counts.not_finite = before + 1;  // one pixel
+    if (counts.not_finite > before + 1) counts.not_finite = before + 1;  // one pixel counts once
   }
   add_counts(counts, tally);
 }
@@ -63,7 +63,7 @@ __global__ void with_phases_kernel(const float* magnitudes, const float2* phases
   ECHOTRAIN_GRID_STRIDE(i, n) to[i] = with_phase<float2>(magnitudes[i], phases[i].x, phases[i].y);
 }
 
-/// Few enough that their sums do not queue for the tally's memory.
+/// Blocks for `n` pixels: so few that their sums do not queue for the tally's memory.
 unsigned counting_blocks(std::int64_t n) { return std::min(blocks_for(n), 4096u); }
 
 }  // namespace

@@ -10,11 +10,11 @@
 
 namespace echotrain::numerics {
 
-/// What pixels add to a tally.
+/// The counts that pixels add to a tally.
 struct PixelCounts {
   unsigned not_finite = 0, saturated = 0, any = 0;
 
-  /// Pixel of `value`, which is counted.
+  /// Converts `value` to a pixel, and counts it.
   template <class T>
   ECHOTRAIN_HOST_DEVICE T pixel(float value) {
     const bool finite = fabsf(value) <= 3.402823466e38f;  // false for NaN
@@ -48,7 +48,7 @@ ECHOTRAIN_HOST_DEVICE inline float inverted(float re, float im, const Inversion&
   const double x = re, y = im;
   const float value = how.of_magnitudes ? static_cast<float>(sqrt(x * x + y * y)) : re;
   const float out = how.most - value;
-  return out < how.least ? how.least : out;  // NaN stays
+  return out < how.least ? how.least : out;  // NaN stays NaN
 }
 
 /// One magnitude with the phase of (re, im).

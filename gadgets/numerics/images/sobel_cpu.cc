@@ -44,7 +44,7 @@ struct Lines {
   }
 };
 
-/// Along x: the same within one line. padded: [n + 2], space.
+/// Combines along x, within one line. padded: [n + 2], working space.
 void along_x(const float* from, Stencil stencil, std::int64_t n, float* padded, float* to) {
   padded[0] = from[0];
   std::copy_n(from, n, padded + 1);
@@ -52,7 +52,7 @@ void along_x(const float* from, Stencil stencil, std::int64_t n, float* padded, 
   combine_lines(padded, padded + 1, padded + 2, stencil, n, to);
 }
 
-/// Space for a line's work.
+/// Working space for a line.
 struct Space {
   explicit Space(std::int64_t n)
       : lines(static_cast<std::size_t>(3 * n)), line(static_cast<std::size_t>(n)), padded(line.size() + 2) {}
@@ -75,7 +75,7 @@ void across(const Lines& image, std::int64_t z, std::int64_t y, Stencil along_z,
   combine_lines(lines, lines + n, lines + 2 * n, along_z, n, to);
 }
 
-/// The differences of edges from voxels (z, y, *) along `axis`; 0 where there is none.
+/// The differences of edges from voxels (z, y, *) along `axis`; 0 where there is no edge.
 void line_differences(const Lines& image, int axis, std::int64_t z, std::int64_t y, Space& space, float* to) {
   const std::int64_t n = image.n[2];
   if ((axis == 1 && y + 1 == image.n[1]) || (axis == 2 && z + 1 == image.n[0])) {
@@ -89,7 +89,7 @@ void line_differences(const Lines& image, int axis, std::int64_t z, std::int64_t
     to[n - 1] = 0;
     return;
   }
-  // The difference of two lines, smoothed along the axis across (of 3D) and along x.
+  // Computes the difference of two lines, smoothed along the other axis across (in 3D) and along x.
   const auto difference = [&](std::int64_t at, float* out) {
     if (axis == 1)
       subtract(image.at(at, y + 1), image.at(at, y), n, out);
@@ -146,7 +146,7 @@ void edge_weights(Context& context, const float* reference, const Extents& n, in
     if (axis == 0) return n[2] - 1;
     return (axis == 1 ? y + 1 < n[1] : z + 1 < n[0]) ? n[2] : std::int64_t{0};
   };
-  // First the sizes of differences; NaN where there is no edge.
+  // First come the sizes of differences; NaN where there is no edge.
   context.threads().parallel_for(all, grain, [&](std::int64_t begin, std::int64_t end) {
     Space space(n[2]);
     for (std::int64_t i = begin; i < end; ++i)

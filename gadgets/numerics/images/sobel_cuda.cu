@@ -48,7 +48,7 @@ __device__ Slab slab_of(const Image& image, int at, int y, int x) {
 constexpr int kRun = 8;  // voxels of a thread, along the slowest axis
 constexpr unsigned kWidth = 32, kHeight = kThreads / kWidth;
 
-/// Threads: x in the image, then y in a volume and runs of an image; blocks along z: runs of a volume.
+/// One thread per x, times y in a volume or runs of a plane; blocks along z take runs of a volume.
 template <int axes>
 __global__ void __launch_bounds__(kThreads) sobel_kernel(Image image, float* magnitude, float* components) {
   const int x = static_cast<int>(blockIdx.x * kWidth + threadIdx.x);
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) sobel_kernel(Image image, float* mag
   const int y = axes == 2 ? 0 : row, first = (axes == 2 ? row : static_cast<int>(blockIdx.z)) * kRun;
   const int end = static_cast<int>(axes == 2 ? image.ny : image.nz);
   if (x >= image.nx || y >= image.ny || first >= end) return;
-  Slab slabs[kRun + 2];  // those beyond the end repeat the last one
+  Slab slabs[kRun + 2];  // slabs beyond the end repeat the last one
 #pragma unroll
   for (int i = 0; i < kRun + 2; ++i) slabs[i] = slab_of<axes>(image, first + i - 1, y, x);
   const long long step = axes == 2 ? image.nx : image.ny * image.nx, voxels = image.nz * image.ny * image.nx;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads) sobel_kernel(Image image, float* mag
   }
 }
 
-/// Whether voxel i % voxels has a neighbour along axis i / voxels.
+/// True if voxel i % voxels has a neighbour along axis i / voxels.
 __device__ bool is_edge(const Image& image, std::int64_t i) {
   const std::int64_t voxels = image.nz * image.ny * image.nx, axis = i / voxels, v = i % voxels;
   if (axis == 0) return v % image.nx + 1 < image.nx;

@@ -9,11 +9,11 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-// Below it, the kernel that takes rows apart costs more than the copy on the host.
+// Below this size, the kernel that takes rows apart costs more than the copy on the host.
 constexpr std::int64_t kWorthBytes = 128 << 10;
 constexpr int kMostRuns = 8;
 
-/// Where the runs of rows lie in device memory.
+/// The places of the runs of rows in device memory.
 struct Runs {
   struct Run {
     std::uint32_t first, at, stride;  // number of its first row, that row's first byte, bytes from row to row
@@ -22,8 +22,9 @@ struct Runs {
   int count = 0;
 };
 
-/// A block's y is a row, its x a part of it. Rows begin at any byte: a number is put together from the three words that
-/// it lies in, or the two where its row begins at a word: nobody has written behind the last one then.
+/// Takes the rows out of words: a block's y is a row, its x a part of it. Rows begin at any byte: a number is put
+/// together from the three words that it lies in, or from two where its row begins at a word, as the word behind the
+/// last one may be unwritten then.
 __global__ void take_rows_kernel(const std::uint32_t* words, Runs runs, std::uint32_t rows, std::uint32_t numbers,
                                  float2* to) {
   for (std::uint32_t row = blockIdx.y; row < rows; row += gridDim.y) {
@@ -39,22 +40,21 @@ __global__ void take_rows_kernel(const std::uint32_t* words, Runs runs, std::uin
   }
 }
 
-/// Whether all of them lie where messages are received and the GPU reads.
+/// True if all rows lie in the memory where messages are received and the GPU reads.
 bool are_received(Context& context, std::span<const HostRow> rows) {
   const ReceiveMemory& memory = context.resources().get<ReceiveMemory>();
   return std::all_of(rows.begin(), rows.end(), [&](const HostRow& row) { return memory.holds(row.bytes); });
 }
 
-/// Copies bytes to where they are to lie among words, and what of their first and last word is not theirs, which the
-/// kernel shifts out: received memory begins and ends at words, and a byte has the same place in its word on both
-/// sides.
+/// Copies bytes to their place among words, with the foreign bytes in their first and last word, which the kernel
+/// shifts out: received memory begins and ends at words, and a byte has the same place in its word on both sides.
 void copy_words(std::uint32_t* words, std::uint32_t at, const std::byte* from, std::uint32_t bytes,
                 cudaStream_t stream) {
   const std::uint32_t before = at % 4, whole = (before + bytes + 3) / 4 * 4;
   check(cudaMemcpyAsync(words + at / 4, from - before, whole, cudaMemcpyHostToDevice, stream), "copying received data");
 }
 
-/// Each owner once, as far as rows of one owner follow each other.
+/// Returns each owner once for consecutive rows of one owner.
 std::vector<std::shared_ptr<const void>> owners_of(std::span<const HostRow> rows) {
   std::vector<std::shared_ptr<const void>> owners;
   for (const HostRow& row : rows)
@@ -71,8 +71,8 @@ Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, cons
   const std::vector<RowRun> found = whole ? row_runs(rows, bytes, kMostRuns) : std::vector<RowRun>();
   if (found.empty()) return copy_rows(context, rows, shape);
 
-  // Each run lies as its source does, so that the copy engine moves whole lines of memory. All of it is less than the
-  // block is large, which 32 bits count.
+  // Each run has the alignment of its source, so that the copy engine moves whole lines of memory. The sum is smaller
+  // than the block, so 32 bits count it.
   constexpr std::uint32_t kLine = 128;
   Runs runs;
   std::uint32_t size = 0;

@@ -1,4 +1,4 @@
-// How each backend collects rows; arguments were checked.
+// The collection of rows on each backend; arguments were checked.
 #pragma once
 
 #include "gadgets/numerics/core/backends.h"
@@ -12,7 +12,7 @@ Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, cons
 )
 // clang-format on
 
-/// By a copy on the host.
+/// Collects rows by a copy on the host.
 Array<cfloat> copy_rows(Context& context, std::span<const HostRow> rows, const Shape& shape);
 
 }  // namespace echotrain::numerics

@@ -43,7 +43,7 @@ void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const s
           fmt::format("samples {}..{} are not in a readout of {}", s0, s1, f[2]));
   require(0 <= x0 && x0 <= k[2] && s1 - s0 <= k[2] - x0, "add_lines",
           fmt::format("{} samples from x = {} are not in {}", s1 - s0, x0, k[2]));
-  for (std::int64_t i = 0; i < lines.size(); ++i)  // no text for those that are
+  for (std::int64_t i = 0; i < lines.size(); ++i)  // lines within the range need no text
     if (lines[i] >= k[1]) require(false, "add_lines", fmt::format("line {} is not in {}", +lines[i], k[1]));
   if (from.size() == 0 || s0 == s1) return;
   ECHOTRAIN_DISPATCH(context, add_lines(context, from, lines, placement, kspace));

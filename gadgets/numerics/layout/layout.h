@@ -1,4 +1,5 @@
-// Moving samples to where the next operation wants them, and images to what the client wants.
+// Layout conversions: samples to the order that the next operation needs, and images to the component that the client
+// wants.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace echotrain::numerics {
 void to_sample_major(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to, std::int64_t first_sample);
 
 /// Adds Cartesian lines to k-space: kspace[c, line[i], x0 + s - s0] += from[i, c, s] for s in [s0, s1); readouts with
-/// line[i] < 0 are left out. from: [readout, coil, sample]; kspace: [coil, line, x]; lines: [readout]. Readouts
-/// are added in order, so repeated lines (averages) sum to the same bits in every run.
+/// line[i] < 0 are left out. from: [readout, coil, sample]; kspace: [coil, line, x]; lines: [readout]. Readouts are
+/// added in order, so repeated lines (averages) sum to the same bits in every run.
 struct LinePlacement {
   std::int64_t first_sample = 0;  ///< s0
   std::int64_t last_sample = 0;   ///< s1
@@ -32,8 +33,8 @@ void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfl
 enum class Component { complex, magnitude, phase, real, imaginary };
 void component(Context& context, DeviceView<const cfloat> from, Component what, float scale, DeviceView<float> to,
                DeviceView<PixelTally> tally = {});
-/// The same, rounded to the nearest integer and clamped to 0..65535; what is not a number becomes 0. Values that are
-/// clamped are tallied as saturated; an image counts as zero if all its rounded pixels are.
+/// Converts as above, rounded to the nearest integer and clamped to 0..65535, with NaN as 0. Clamped values are tallied
+/// as saturated; an image counts as zero if all its rounded pixels are.
 void component(Context& context, DeviceView<const cfloat> from, Component what, float scale,
                DeviceView<std::uint16_t> to, DeviceView<PixelTally> tally = {});
 /// to = scale * from.

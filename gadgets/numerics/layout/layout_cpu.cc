@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece: some 10 us of work
 
-/// One coil-by-sample block, transposed so that both sides stay in the first-level cache.
+/// Transposes one coil-by-sample block, so small that both sides stay in the first-level cache.
 ECHOTRAIN_CLONES void transpose(const cfloat* from, cfloat* to, std::int64_t coils, std::int64_t samples) {
   constexpr std::int64_t kBlock = 32;
   for (std::int64_t s0 = 0; s0 < samples; s0 += kBlock)
@@ -37,11 +37,11 @@ ECHOTRAIN_CLONES void magnitudes(const cfloat* from, float factor, float* to, st
   }
 }
 
-/// A float's size as an integer: larger floats have larger ones, and those of infinity and NaN are the largest.
+/// A float's magnitude as an integer: larger floats have larger integers, and infinity and NaN have the largest.
 ECHOTRAIN_INLINE std::uint32_t size_of(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 constexpr std::uint32_t kNotFinite = 0x7f800000u;  // and above
 
-/// What one piece of an image adds to its tally.
+/// The counts that one piece of an image adds to its tally.
 struct Counts {
   std::uint32_t not_finite = 0, saturated = 0;
   std::uint32_t any = 0, any_rounded = 0;  // not 0 if any value (any rounded value) is nonzero
@@ -58,7 +58,7 @@ ECHOTRAIN_CLONES void count_values(const float* values, std::int64_t n, Counts& 
   counts.any |= any;
 }
 
-/// Of factor * z.
+/// Counts the values of factor * z.
 ECHOTRAIN_CLONES void count_pairs(const cfloat* from, float factor, std::int64_t n, Counts& counts) {
   const auto* parts = reinterpret_cast<const float*>(from);
   std::uint32_t not_finite = 0, any = 0;
@@ -86,7 +86,7 @@ void store(const float* values, std::int64_t n, std::uint16_t* to, Counts& count
   constexpr float kMost = 65535.0f;
   std::uint32_t saturated = 0, any = 0;
   for (std::int64_t i = 0; i < n; ++i) {
-    // Written so that NaN becomes 0.
+    // fmax() turns NaN into 0.
     to[i] = static_cast<std::uint16_t>(std::rint(std::fmin(std::fmax(values[i], 0.0f), kMost)));
     saturated += (values[i] >= kMost + 0.5f || values[i] < -0.5f) && size_of(values[i]) < kNotFinite ? 1 : 0;
     any |= to[i];

@@ -18,7 +18,7 @@ __global__ void to_sample_major_kernel(const float2* from, std::int64_t readouts
   }
 }
 
-/// Line numbers that travel with the launch: a copy to the device would cost the host more than all the rest.
+/// Line numbers as a kernel argument: a copy to the device would cost the host more than all the rest.
 struct LineNumbers {
   static constexpr std::int64_t kMost = 512;
   std::int32_t line[kMost];
@@ -79,7 +79,7 @@ __device__ float convert(float2 z, Component what) {
   }
 }
 
-/// What one thread adds to a tally.
+/// The counts that one thread adds to a tally.
 struct Counts {
   unsigned not_finite = 0, saturated = 0, any = 0;  // any: not 0 if something is not zero
 };
@@ -99,7 +99,7 @@ __device__ void count(float2 z, float value, const T& /*type*/, Counts& counts) 
   if constexpr (!std::is_same_v<T, std::uint16_t>) counts.any |= z.x != 0 || z.y != 0 ? 1u : 0u;
 }
 
-/// Adds what the threads of a block counted; all of them call it. An image without faults costs no atomic operation.
+/// Adds the counts of a block's threads; all of them call it. An image without faults costs no atomic operation.
 __device__ void add(const Counts& counts, PixelTally* tally) {
   __shared__ unsigned not_finite, saturated;
   if (threadIdx.x == 0) not_finite = saturated = 0;
@@ -129,7 +129,7 @@ __global__ void component_kernel(const float2* from, std::int64_t n, Component w
   if (tally != nullptr) add(counts, tally);
 }
 
-/// `to` may be null: then only the tally is made.
+/// `to` may be null; then only the tally is made.
 __global__ void scale_kernel(const float2* from, std::int64_t n, float factor, float2* to, PixelTally* tally) {
   Counts counts;
   ECHOTRAIN_GRID_STRIDE(i, n) {
@@ -140,7 +140,8 @@ __global__ void scale_kernel(const float2* from, std::int64_t n, float factor, f
   if (tally != nullptr) add(counts, tally);
 }
 
-/// Few enough that their sums do not queue for the tally's memory, and enough to keep any device busy.
+/// Blocks for `n` values: so few that their sums do not queue for the tally's memory, and enough to keep any device
+/// busy.
 unsigned tallied_blocks(std::int64_t n) { return std::min(blocks_for(n), 4096u); }
 
 template <class T>

@@ -11,7 +11,7 @@ std::vector<std::int64_t> line_stretches(HostView<const std::int32_t> lines, std
   std::iota(by_line.begin(), by_line.end(), std::int64_t{0});
   std::sort(by_line.begin(), by_line.end(),
             [&](std::int64_t a, std::int64_t b) { return std::pair(lines[a], a) < std::pair(lines[b], b); });
-  std::vector<std::int64_t> before(by_line.size(), -1);  // the readout of the same line before this one
+  std::vector<std::int64_t> before(by_line.size(), -1);  // the previous readout of the same line
   for (std::size_t n = 1; n < by_line.size(); ++n)
     if (lines[by_line[n]] == lines[by_line[n - 1]]) before[static_cast<std::size_t>(by_line[n])] = by_line[n - 1];
   std::vector<std::int64_t> ends;

@@ -26,7 +26,7 @@ void take_frame(Context& /*context*/, const double* power, double most, float sh
 
 void add_like_frame(Context& context, DeviceView<const cfloat> next, const FrameLikeness* frame,
                     DeviceView<cfloat> mean) {
-  if (frame->share == 1) context.clear(mean);  // it may be so large that nothing would be left of the frame
+  if (frame->share == 1) context.clear(mean);  // the old mean may be so large that the frame would be lost in it
   if (frame->share > 0) cpu::add_to_mean(context, next, frame->share, mean);
 }
 

@@ -14,7 +14,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// The lines that a kernel takes, counted from the one that it makes, in acquired lines: ascending.
+/// The offsets of the lines that a kernel takes from the line that it makes, in acquired lines, ascending.
 std::vector<std::int64_t> all_taps(std::int64_t kernel_y) {
   std::vector<std::int64_t> taps;
   for (std::int64_t i = 0; i < kernel_y; ++i) taps.push_back(i - kernel_y / 2);
@@ -36,7 +36,7 @@ void check(const std::vector<SliceReference>& references, std::int64_t step, std
                                               shape.text(), reference.block.shape().text()));
 }
 
-/// The blocks with the phases of their blips: [coil, slice, y, x], and before the slices, with `sum`, that of all.
+/// The blocks with the phases of their blips: [coil, slice, y, x]; with `sum`, the sum of all precedes the slices.
 HostArray<cfloat> turned_blocks(Context& context, const std::vector<SliceReference>& references, std::int64_t step,
                                 bool sum) {
   const Shape& shape = references.front().block.shape();
@@ -86,7 +86,7 @@ class SliceEquations {
     if (!(mean_ > 0)) throw std::invalid_argument("reference lines hold no signal");
   }
 
-  /// Solved for these sources alone.
+  /// Solves for these sources alone.
   HermitianSystem solved(const std::vector<std::size_t>& used, double share) {
     const std::int64_t block = rows_.kernel_x * coils_;
     HermitianSystem system(context_, static_cast<std::int64_t>(used.size()) * block, slices_ * coils_);
@@ -107,7 +107,7 @@ class SliceEquations {
     return system;
   }
 
-  /// Of the system of all sources.
+  /// The relative residual of the system of all sources.
   double residual(HermitianSystem& solved, double share) {
     double left = energy_;
     for (std::int64_t j = 0; j < solved.unknowns(); ++j) {

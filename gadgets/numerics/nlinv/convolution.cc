@@ -25,7 +25,7 @@ struct FrameConvolution::Impl {
   bool known = false;  ///< a frame was set
   ToeplitzOperator::Impl toeplitz = {};
   Array<cfloat> lags = {}, work = {};
-  Array<float> largest = {}, partial = {};  ///< of the spectrum: what ToeplitzRefill wants
+  Array<float> largest = {}, partial = {};  ///< maxima of the spectrum, for ToeplitzRefill
   Array<std::int32_t> arrived = {};
 };
 
@@ -43,7 +43,7 @@ FrameConvolution::FrameConvolution(Context& context, const Shape& image, std::in
     t.padded[a] = ECHOTRAIN_DISPATCH(context, toeplitz_extent(t.n[a]));
     t.grid.push_back(t.padded[a]);
   }
-  t.smallest = t.largest = t.diagonal = 0;  // of no frame yet
+  t.smallest = t.largest = t.diagonal = 0;  // invalid until a frame is set
   impl_->lags = context.allocate<cfloat>(t.grid);
   ECHOTRAIN_DISPATCH(context, toeplitz_plan(context, t));
   t.spectrum = context.zeros<float>({ECHOTRAIN_DISPATCH(context, toeplitz_spectrum_size(t))});

@@ -1,4 +1,4 @@
-// F^H W F of frames that come one after the other, each with other samples, as a convolution.
+// The normal operator F^H W F, as a convolution, of successive frames with different samples.
 //
 // Source: Uecker, Zhang, Frahm, MRM 63, 2010; see also gadgets/numerics/toeplitz/toeplitz.h.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace echotrain::numerics {
 
-/// What ToeplitzOperator is, for one frame at a time and one context, in the same memory: set() neither waits for the
-/// device nor looks at the numbers. std::invalid_argument when shapes do not fit.
+/// A ToeplitzOperator for one frame at a time and one context, in the same memory: set() neither waits for the device
+/// nor looks at the numbers. Throws std::invalid_argument when shapes do not fit.
 class FrameConvolution {
  public:
   /// image: [y, x]; batch: the most images at once.
@@ -19,12 +19,13 @@ class FrameConvolution {
   FrameConvolution(const FrameConvolution&) = delete;
   FrameConvolution& operator=(const FrameConvolution&) = delete;
 
-  /// q: [2y, 2x], lags -y .. y - 1 and -x .. x - 1 about the centre (y, x), as the image of the weights alone has them.
-  /// T is `scale` times their convolution.
+  /// q: [2y, 2x], lags -y .. y - 1 and -x .. x - 1 about the centre (y, x), as in the image of the weights alone. T is
+  /// `scale` times their convolution.
   void set(DeviceView<const cfloat> q, double scale);
   /// y = T x for images [batch, y, x].
   void apply(DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
-  /// Whether apply() may be recorded as a CUDA graph: not where it needs cuFFT, whose plans other work may replace.
+  /// True if apply() may be recorded as a CUDA graph. It may not where it needs cuFFT, whose plans other work may
+  /// replace.
   bool can_be_recorded() const;
 
  private:

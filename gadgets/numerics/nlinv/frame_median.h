@@ -1,4 +1,4 @@
-// The median over frames.
+// The temporal median over frames.
 //
 // Source: Uecker, Zhang, Voit, Karaus, Merboldt, Frahm, "Real-time MRI at a resolution of 20 ms", NMR Biomed 23, 2010.
 #pragma once
@@ -11,9 +11,9 @@ namespace echotrain::numerics {
 
 constexpr int kMostMedianFrames = 9;
 
-/// to = the median of the frames' magnitudes at each voxel, of even numbers of them the lower one in the middle; the
-/// imaginary part is 0. 1 to kMostMedianFrames frames of one size, in any order; `to` may be none of them. Voxels that
-/// are not finite in a frame count as the largest. std::invalid_argument otherwise.
+/// to = the median of the frames' magnitudes at each voxel, for an even number of frames the lower one in the middle;
+/// the imaginary part is 0. 1 to kMostMedianFrames frames of one size, in any order; `to` must not be one of them.
+/// Voxels that are not finite in a frame count as the largest. Throws std::invalid_argument otherwise.
 void median_of_frames(Context& context, std::span<const DeviceView<const cfloat>> frames, DeviceView<cfloat> to);
 
 }  // namespace echotrain::numerics

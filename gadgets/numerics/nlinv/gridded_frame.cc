@@ -64,7 +64,7 @@ void GriddedFrame::add(HostView<const double> coordinates, DeviceView<const cflo
 NlinvFrame GriddedFrame::finish() {
   plan_->to_images(context_, grid_.view(), right_.view());
   spread_plan_->to_images(context_, spread_grid_.view(), spread_.view());
-  // Weights of a whole k-space sum to the area of its disc, pi / 4, and then F^H W F is about 1.
+  // The weights of a whole k-space sum to the area of its disc, pi / 4, and then F^H W F is about 1.
   const double scale = weight_ > 0 ? std::numbers::pi / 4 / weight_ : 1;
   convolution_.set(spread_.cview().slice(0), scale);
   NlinvFrame frame;

@@ -1,4 +1,4 @@
-// Frames of samples anywhere, gridded as they come: what NLINV needs of them, without a plan for each trajectory.
+// Gridding of frames for NLINV as their samples come, without a plan for each trajectory.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace echotrain::numerics {
 
 /// Adds samples, and their weights alone, to two grids: F^H W d, and the point spread function for the convolution. The
-/// work is that of the samples and of some transforms, whether the trajectory was seen before or not, and nothing waits
-/// for the device. On CUDA samples are added in no fixed order: results agree to rounding from run to run.
+/// cost is that of the samples and of some transforms, for new and for known trajectories, and nothing waits for the
+/// device. On CUDA, samples are added in no fixed order: results agree to rounding from run to run.
 class GriddedFrame {
  public:
-  /// accuracy: relative RMS error of both. std::invalid_argument where it cannot be had.
+  /// accuracy: relative RMS error of both. Throws std::invalid_argument where it cannot be reached.
   GriddedFrame(Context& context, std::int64_t coils, const Shape& image, double accuracy);
 
   void clear();
@@ -23,8 +23,8 @@ class GriddedFrame {
   /// [sample], both where the context computes; host_weights: the same.
   void add(HostView<const double> coordinates, DeviceView<const cfloat> data, DeviceView<const float> weights,
            HostView<const float> host_weights);
-  /// Once, after a frame's last samples; the grids are used up. The frame refers to this object, and is valid until
-  /// clear().
+  /// Ends a frame; call it once, after its last samples. The grids are used up. The result refers to this object, and
+  /// is valid until clear().
   NlinvFrame finish();
   std::int64_t coils() const { return grid_.shape()[0]; }
   double weight() const { return weight_; }  ///< sum of the weights so far
@@ -32,11 +32,11 @@ class GriddedFrame {
  private:
   Context& context_;
   Shape image_;
-  std::shared_ptr<const NufftPlan> plan_, spread_plan_;  // models for those of the samples
+  std::shared_ptr<const NufftPlan> plan_, spread_plan_;  // models of the plans for samples
   Array<cfloat> grid_, spread_grid_, right_, spread_;
   Array<double> power_;
   FrameConvolution convolution_;
-  std::uint64_t number_;  // of this object
+  std::uint64_t number_;  // the number of this object
   double weight_ = 0;
 };
 

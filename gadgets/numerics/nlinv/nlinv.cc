@@ -49,7 +49,7 @@ NlinvAxis make_axis(Context& context, std::int64_t points, std::int64_t field, c
   return axis;
 }
 
-/// [slice, coil, y, x] or [slice, y, x]; without the slice where there is one.
+/// The shape [slice, coil, y, x] or [slice, y, x]; without the slice where there is one.
 Shape of_slices(std::int64_t slices, const Shape& one) {
   Shape shape;
   if (slices > 1) shape.push_back(slices);
@@ -135,9 +135,9 @@ struct Nlinv::State {
   double factor = 0;                               ///< of the data
   Array<cfloat> x, reference, r, p, q, s, d;       // [unknowns], slice after slice
   Array<cfloat> right, coils, product, convolved;  // [slice, coil, y, x]; right: in the unit of the unknowns
-  Array<double> products, powers[3], inners;       // partial sums; the residual's products
+  Array<double> products, powers[3], inners;       // partial sums; inners: the residual's products
   Array<double> lengths[2];                        // [1]: of a step of conjugate gradients
-  /// The work of later frames, recorded. More are not kept: frames that wait for their last samples are few.
+  /// The recorded work of later frames. No more is kept: few frames wait for their last samples.
   struct Recorded {
     std::uint64_t fixed;
     double matrix_scale;
@@ -177,7 +177,8 @@ struct Nlinv::State {
   }
 
   std::int64_t unknowns() const { return slices * problem.unknowns(); }
-  /// Calls work(unknowns, images) for each slice: where its part of those begins, and of images of coils.
+  /// Calls work(unknowns, images) for each slice, with the begin of its part of the unknowns and of the images of
+  /// coils.
   template <class Work>
   void for_slices(const Work& work) const {
     for (std::int64_t slice = 0; slice < slices; ++slice)
@@ -207,7 +208,7 @@ struct Nlinv::State {
     ECHOTRAIN_DISPATCH(context, nlinv_combine(context, n, static_cast<float>(a), u, static_cast<float>(b), v, to));
   }
 
-  /// One Newton step; `coils` belong to x before and after it.
+  /// Does one Newton step; `coils` belong to x before and after it.
   void newton_step(const NlinvFrame& frame, double alpha, int steps) {
     const std::int64_t n = unknowns();
     const auto weight = static_cast<float>(alpha);
@@ -249,7 +250,7 @@ struct Nlinv::State {
     make_coils();
   }
 
-  /// The Newton steps, and what the residual needs.
+  /// Does the Newton steps, and prepares the residual.
   void pass(const NlinvFrame& frame) {
     double alpha = options.first_alpha;
     for (const int steps : inner) {
@@ -262,13 +263,13 @@ struct Nlinv::State {
     multiply();
     convolve(frame);
   }
-  /// A frame after the first.
+  /// Does the work of a frame after the first.
   void later_frame(const NlinvFrame& frame) {
     draw_to_frame_before();
     pass(frame);
     apply_model(frame);
   }
-  /// What was recorded of frames like this one; null: nothing may be.
+  /// The recorded work of frames like this one; null if it may not be recorded.
   std::shared_ptr<void>* recorded_of(const NlinvFrame& frame) {
     if (frame.fixed == 0) return nullptr;
     for (Recorded& each : recorded)
@@ -306,7 +307,7 @@ struct Nlinv::State {
     HostArray<double> host = context.allocate_host<double>({5});
     context.copy<double>(inners.cview(), host.view().part(0, {4}));
     context.copy<double>(frame.power, host.view().part(4, {1}));
-    // Most images are good. Their work need not wait for the host.
+    // Most images are good, so their work need not wait for the host.
     const std::int64_t ny = to.shape()[to.shape().rank() - 2], nx = to.shape()[to.shape().rank() - 1];
     cfloat* image = to.data();
     for_slices([&](std::int64_t u, std::int64_t i) {
@@ -352,7 +353,7 @@ NlinvResult Nlinv::solve(const NlinvFrame& frame, DeviceView<cfloat> to) {
   const NlinvResult result = s.run(frame, to);
   const bool good = result.power > 0 && std::isfinite(result.power) && std::isfinite(result.residual);
   if (good) s.begun = true;
-  if (!good && (s.begun || s.factor > 0)) s.forget();  // what it left must not reach later frames
+  if (!good && (s.begun || s.factor > 0)) s.forget();  // the state that it left must not reach later frames
   if (!good) s.context.clear<cfloat>(to);
   return result;
 }

@@ -8,7 +8,7 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-struct NlinvScratch;  // a coil's image and coefficients on the way: some hundred kilobytes
+struct NlinvScratch;  // intermediate image and coefficients of a coil: some hundred kilobytes
 
 constexpr std::int64_t kVector = 8192;  // elements of a part of a sum; fixed, so that sums do not depend on the threads
 constexpr std::int64_t kLanes = 16;     // rows have whole multiples of so many floats
@@ -27,8 +27,8 @@ Side points_of(const NlinvAxis& axis) { return {axis.points, axis.half()}; }
 Side waves_of(const NlinvAxis& axis) { return {axis.waves(), axis.most}; }
 
 /// to[s] = sum_r exp(sign i angle(r, s)) from[r] for rows of `width` floats, complex numbers. cosine, sine: [s >= 0, r
-/// >= 0], `stride` a row. Rows r and -r share their cosine, and their sine but for its sign. fold: twice (from.half +
-/// 1) rows of working space.
+/// >= 0], `stride` a row. Rows r and -r share their cosine, and their sine but for its sign. fold: working space of
+/// twice (from.half + 1) rows.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void transform_rows_by(Side in, Side out, std::int64_t width, float sign, const float* cosine,
                                         const float* sine, std::int64_t stride, const float* from, float* to,
@@ -45,7 +45,7 @@ ECHOTRAIN_INLINE void transform_rows_by(Side in, Side out, std::int64_t width, f
     for (std::int64_t i = 0; i < width; i += 2) {
       e[i] = above * up[i] + below * down[i];
       e[i + 1] = above * up[i + 1] + below * down[i + 1];
-      // times sign i
+      // This multiplies by sign i.
       o[i] = -sign * (above * up[i + 1] - below * down[i + 1]);
       o[i + 1] = sign * (above * up[i] - below * down[i]);
     }
@@ -79,7 +79,7 @@ ECHOTRAIN_VECTOR_CLONES(void transform_rows(Side in, Side out, std::int64_t widt
                                             float* fold),
                         transform_rows_by<kVectorBytes>(in, out, width, sign, cosine, sine, stride, from, to, fold))
 
-/// to = from turned, rows of n and m complex numbers and of those floats.
+/// to = `from` transposed: rows of n and m complex numbers, with rows of those floats.
 void turn(const float* from, std::int64_t m, std::int64_t n, std::int64_t from_width, std::int64_t to_width,
           float* to) {
   for (std::int64_t j = 0; j < n; ++j) {
@@ -161,9 +161,9 @@ void for_parts(Context& context, std::int64_t n, const Work& work) {
   });
 }
 
-/// Working space of a coil: its image, two stages between, folded rows.
+/// The working space of a coil: its image, two intermediate stages, folded rows.
 struct Space {
-  std::int64_t wide_x, wide_y;  // floats of a row of x points, of ky waves
+  std::int64_t wide_x, wide_y;  // floats of a row of x points, and of ky waves
   float *image, *stage, *turned, *coefficients, *fold;
 
   explicit Space(const NlinvProblem& p) : wide_x(row_floats(p.x.points)), wide_y(row_floats(p.y.waves())) {

@@ -8,7 +8,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kEach = 4;                         // numbers s of the output that a thread works out, with their mirrors
+constexpr int kEach = 4;                         // numbers s of the output that a thread computes, with their mirrors
 constexpr int kFolded = 48;                      // numbers r of the input in shared memory at a time
 constexpr std::int64_t kOfBlock = 4 * kThreads;  // elements of a vector that a block takes
 static_assert(NlinvAxis::kBlock >= kFolded && NlinvAxis::kUnit % kEach == 0, "tables are read beyond their end");
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(Lanes* Groups* Slices)
   const int first_column = static_cast<int>(blockIdx.x) * kWide, column = first_column + 2 * lane,
             first = (static_cast<int>(blockIdx.y) * Groups + group) * kEach;
   const auto coil = static_cast<std::int64_t>(blockIdx.z);
-  float4 cosines[kEach], sines[kEach];  // of both columns
+  float4 cosines[kEach], sines[kEach];  // one for both columns
 #pragma unroll
   for (int i = 0; i < kEach; ++i) cosines[i] = sines[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   for (int begin = 0; begin <= in.half; begin += kFolded) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(Lanes* Groups* Slices)
   if (thread == 0) sums[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = sum;
 }
 
-/// What a transform's blocks are like: those with the fewest numbers s too many.
+/// The groups of a transform's blocks: those with the fewest superfluous numbers s.
 int groups_for(Side out) {
   int best = 0, least = 0;
   for (const int groups : {12, 11, 9}) {
@@ -176,10 +176,10 @@ void transform(Context& context, Side in, Side out, std::int64_t columns, std::i
 Side points_of(const NlinvAxis& axis) { return {static_cast<int>(axis.points), static_cast<int>(axis.half())}; }
 Side waves_of(const NlinvAxis& axis) { return {static_cast<int>(axis.waves()), static_cast<int>(axis.most)}; }
 
-// Lanes and slices of a block for enough blocks, and threads in them, with ten coils of 256 x 256.
+// Lanes and slices of a block that give enough blocks, and threads in them, with ten coils of 256 x 256.
 constexpr int kLanesOfImages = 16, kLanesOfWaves = 8, kLanesOfCoefficients = 4;
 
-/// Waves to points.
+/// Transforms waves to points.
 template <int Lanes, int Slices, class Load, class Store>
 void to_points(Context& context, const NlinvAxis& axis, std::int64_t columns, std::int64_t coils, Load load,
                Store store) {
@@ -188,7 +188,7 @@ void to_points(Context& context, const NlinvAxis& axis, std::int64_t columns, st
   check_launch("nlinv_product");
 }
 
-/// The adjoint.
+/// Transforms points to waves, the adjoint.
 template <int Lanes, int Slices, class Load, class Store>
 void to_waves(Context& context, const NlinvAxis& axis, std::int64_t columns, std::int64_t coils, Load load, Store store,
               double* sums) {
@@ -232,7 +232,7 @@ __device__ double square(float2 v) {
   return static_cast<double>(v.x) * static_cast<double>(v.x) + static_cast<double>(v.y) * static_cast<double>(v.y);
 }
 
-/// Calls work(i), which gives a part of the sum, for a block's elements of a vector.
+/// Calls work(i), which returns a part of the sum, for a block's elements of a vector.
 template <class Work>
 __device__ double over_block(std::int64_t n, const Work& work) {
   double part = 0;
@@ -291,7 +291,7 @@ __global__ void image_kernel(float factor, const float2* m, const float2* c, std
   }
 }
 
-// What transforms read and write, with the products that go along. `between` holds [coil, ky, x] on the way to the
+// Loads and stores of transforms, with the products that go along. `between` holds [coil, ky, x] on the way to the
 // image and [coil, x, ky] on the way back.
 
 struct LoadCoefficients {
@@ -302,7 +302,7 @@ struct LoadCoefficients {
     return weights[row * ky + column] * h[(coil * kx + row) * ky + column];
   }
 };
-/// [coil, row, column] of arrays whose rows have `columns` elements.
+/// Loads [coil, row, column] of arrays whose rows have `columns` elements.
 struct LoadPlain {
   const float2* from;
   std::int64_t rows, columns;
@@ -364,7 +364,7 @@ void nlinv_product(Context& context, const NlinvProblem& problem, const cfloat* 
   const std::int64_t kx = problem.x.waves(), ky = problem.y.waves(), nx = problem.x.points, voxels = problem.voxels();
   const float* const weights = problem.weights.data();
   const float2* const h = device_view(p) + voxels;
-  // Working space is not what the problem is.
+  // The working space is not part of the problem, so it may change.
   float2* const between = const_cast<float2*>(device_view(problem.between.data()));
   to_points<kLanesOfWaves, 2>(context, problem.x, ky, problem.coils, LoadCoefficients{weights, h, kx, ky},
                               StoreTurned{between, nx, ky});

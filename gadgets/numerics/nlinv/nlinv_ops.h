@@ -9,8 +9,8 @@
 
 namespace echotrain::numerics {
 
-/// A smooth function of `points` points about floor(points / 2), as a sum of waves k = -most .. most. By the symmetry
-/// of both, cosines and sines of non-negative numbers are all that is needed.
+/// A smooth function of `points` points about floor(points / 2), as a sum of waves k = -most .. most. By symmetry, only
+/// cosines and sines of non-negative numbers are needed.
 struct NlinvAxis {
   /// Tables are filled up with zeros to whole blocks, whose rows and columns are no more than kBlock.
   static constexpr std::int64_t kBlock = 48, kUnit = 16;
@@ -35,11 +35,12 @@ struct NlinvProblem {
   std::int64_t unknowns() const { return voxels() + coils * waves(); }
 };
 
-/// A step of conjugate gradients: how far it goes, and how much of the direction before its direction has.
+/// The lengths of a step of conjugate gradients: along the direction, and the share of the previous direction in this
+/// one.
 struct NlinvLengths {
   double along, before;
-  /// From |r|^2 of the step before and of this one, <r, A r>, and how far the step before went. A step goes nowhere
-  /// where the curvature is not positive; those after it then do nothing either.
+  /// Computes the lengths from |r|^2 of the previous step and of this one, <r, A r>, and the length of the previous
+  /// step. A step has length 0 where the curvature is not positive; so have those after it.
   ECHOTRAIN_HOST_DEVICE static NlinvLengths of(bool first, double old, double now, double curvature, double last) {
     const double b = first || !(old > 0) ? 0 : now / old, bottom = first ? curvature : curvature - b * now / last;
     return {bottom > 0 ? now / bottom : 0, b};
@@ -51,10 +52,10 @@ struct NlinvLengths {
 struct NlinvStep {
   std::int64_t n;
   bool first, last;
-  const double *old, *now;      ///< parts of |r|^2: of the step before and of this one
+  const double *old, *now;      ///< parts of |r|^2: of the previous step and of this one
   const double* product;        ///< parts of <r, q>
-  std::int64_t products;        ///< how many
-  const double* length_before;  ///< [1]: `along` of the step before
+  std::int64_t products;        ///< number of these parts
+  const double* length_before;  ///< [1]: `along` of the previous step
   double* length;               ///< [1]
   const cfloat* q;
   cfloat *r, *p, *s, *d, *x;
@@ -67,10 +68,10 @@ NlinvProblem make_nlinv_problem(Context& context, std::int64_t coils, const Shap
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-/// Numbers of partial sums that nlinv_back() and the operations on vectors of n elements give.
+/// The numbers of partial sums that nlinv_back() and the operations on vectors of n elements return.
 std::int64_t nlinv_back_sums(const NlinvProblem& problem);
 std::int64_t nlinv_vector_sums(std::int64_t n);
-/// z = m C p + p_image c, where C makes coil images of the coefficients in p. m and c null: z = C p.
+/// z = m C p + p_image c, where C makes coil images of the coefficients in p. If m and c are null, z = C p.
 void nlinv_product(Context& context, const NlinvProblem& problem, const cfloat* m, const cfloat* c, const cfloat* p,
                    cfloat* z);
 /// z = m c
@@ -82,10 +83,10 @@ void nlinv_back(Context& context, const NlinvProblem& problem, float scale, floa
 void nlinv_combine(Context& context, std::int64_t n, float a, const cfloat* u, float b, const cfloat* v, cfloat* to);
 /// r = h; sums: parts of |r|^2.
 void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, double* sums);
-/// A step of conjugate gradients in the form of Chronopoulos and Gear, whose vectors need one pass: p = r + before p,
-/// s = q + before s, d += along p, r -= along s.
+/// A step of conjugate gradients in the form of Chronopoulos and Gear, whose vectors need one pass: p = r + before p, s
+/// = q + before s, d += along p, r -= along s.
 void nlinv_step(Context& context, const NlinvStep& step);
-/// The middle [ny, nx] of factor m sqrt(sum |c|^2).
+/// to = the middle [ny, nx] of factor m sqrt(sum |c|^2).
 void nlinv_image(Context& context, const NlinvProblem& problem, float factor, const cfloat* m, const cfloat* c,
                  std::int64_t ny, std::int64_t nx, cfloat* to);
 /// Does `work`, which is always the same, or, once it has been recorded, launches it as a graph.

@@ -70,7 +70,7 @@ void PhasedFrame::set(std::int64_t number, DeviceView<const double> coordinates,
 
 void PhasedFrame::apply(DeviceView<const cfloat> x, DeviceView<cfloat> y) {
   const Shape matrix{1, slices(), x.size() / slices()};
-  // Not Context::copy(): it is recorded.
+  // Context::copy() cannot be used: this is recorded.
   ECHOTRAIN_DISPATCH(context_, nlinv_combine(context_, x.size(), 1, x.data(), 0, x.data(), seen_.data()));
   apply_coil_matrix(context_, phases_.cview(), seen_.view().reshaped(matrix));
   for (std::int64_t n = 0; n < slices(); ++n)
@@ -79,11 +79,11 @@ void PhasedFrame::apply(DeviceView<const cfloat> x, DeviceView<cfloat> y) {
 }
 
 NlinvFrame PhasedFrame::finish(double weight) {
-  // As in GriddedFrame: weights of a whole k-space, shared by the numbers, sum to pi / 4.
+  // As in GriddedFrame, weights of a whole k-space, shared by the numbers, sum to pi / 4.
   const double scale = weight > 0 ? std::numbers::pi / 4 / weight : 1;
   for (FrameToeplitz& each : of_number_) {
     const auto lags = each.lags();
-    // Within the kernels, so that what is recorded does not depend on it.
+    // The factor is applied within the kernels, so that recorded work does not depend on it.
     ECHOTRAIN_DISPATCH(context_, nlinv_combine(context_, lags.size(), static_cast<float>(scale), lags.data(), 0,
                                                lags.data(), lags.data()));
     each.take(context_);
