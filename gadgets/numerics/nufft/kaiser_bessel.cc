@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kPi = std::numbers::pi;
 
-/// I0 by its power series. All terms are positive, so it is exact to rounding; the betas used here take some 50 terms.
+/// I0 by its power series. All terms are positive, so it is exact up to rounding; the betas used here take some 50
+/// terms.
 double bessel_i0(double x) {
   const double q = x * x / 4;
   double term = 1, sum = 1;

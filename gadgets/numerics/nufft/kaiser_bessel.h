@@ -1,4 +1,4 @@
-// The Kaiser-Bessel window, in float64.
+// The Kaiser-Bessel window and its Fourier transform, in float64.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,19 @@ namespace echotrain::numerics {
 class KaiserBessel {
  public:
   /// `ratio`: grid extent / image extent. The shape is of the form of Beatty, Nishimura, Pauly, IEEE TMI 24(6), 2005,
-  /// eq. 5: beta = pi sqrt(width^2 / ratio^2 (ratio - 1/2)^2 - c). Their c is 0.8. Ours, 0.7 - 0.55 / width, makes the
-  /// root mean square of all aliases over the image least, to 0.5 % for widths 2 to 8 and ratios 1.25 to 2.25: 3 to 30
-  /// % less than theirs (the test TheShapeIsTheBest).
+  /// eq. 5: beta = pi sqrt(width^2 / ratio^2 (ratio - 1/2)^2 - c). Their c is 0.8. Ours, 0.7 - 0.55 / width, minimises
+  /// the root mean square of all aliases over the image, to 0.5 % for widths 2 to 8 and ratios 1.25 to 2.25: 3 to 30 %
+  /// less than theirs (the test TheShapeIsTheBest).
   KaiserBessel(int width, double ratio);
 
   int width() const { return width_; }
   double beta() const { return beta_; }
   double value(double u) const;
-  /// Fourier transform at f cycles per grid cell: integral of phi(u) exp(2 pi i f u) du.
+  /// The Fourier transform at f cycles per grid cell: integral of phi(u) exp(2 pi i f u) du.
   double transform(double f) const;
-  /// Coefficients, lowest power first, of the shortest polynomial in 1 - 8 (u/width)^2, which is 1 in the middle and -1
-  /// at the edges, that is within `error` of phi. I0 is an entire function of the square of its argument, so a dozen
-  /// are enough for fp32; in this variable they are all but positive, and Horner's rule in fp32 loses nothing.
+  /// The coefficients, lowest power first, of the shortest polynomial in 1 - 8 (u/width)^2, which is 1 in the middle
+  /// and -1 at the edges, that is within `error` of phi. I0 is an entire function of the square of its argument, so a
+  /// dozen suffice for fp32; in this variable nearly all are positive, and Horner's rule in fp32 loses nothing.
   std::vector<double> polynomial(double error) const;
 
  private:
@@ -41,7 +41,7 @@ class FootprintWeights {
 
  private:
   static constexpr int kTerms = 17;
-  double coefficients_[kTerms][kWidest] = {};  // highest power first, of 2 shift - 1
+  double coefficients_[kTerms][kWidest] = {};  // powers of 2 shift - 1, highest first
 };
 
 }  // namespace echotrain::numerics

@@ -21,12 +21,13 @@ void require(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("nufft: " + problem);
 }
 
-/// The coils to work on at a time: as many as fit `most` bytes at `bytes_per_coil` each, at least one.
+/// The number of coils to work on at a time: as many as fit `most` bytes at `bytes_per_coil` each, at least one.
 std::int64_t coils_at_a_time(std::int64_t coils, std::int64_t bytes_per_coil, std::int64_t most) {
   return std::clamp<std::int64_t>(most / std::max<std::int64_t>(1, bytes_per_coil), 1, coils);
 }
 
-/// Allocates [coils, size] with fewer coils when the budget is too small for that many; `coils` becomes what fitted.
+/// Allocates [coils, size] with fewer coils when the budget is too small for that many; `coils` becomes the number that
+/// fitted.
 Array<cfloat> allocate_for_coils(Context& context, std::int64_t& coils, std::int64_t size) {
   for (;;) {
     try {
@@ -38,7 +39,7 @@ Array<cfloat> allocate_for_coils(Context& context, std::int64_t& coils, std::int
   }
 }
 
-/// Calls work(first coil, coils, grid) for as many coils at a time as there is memory for grids of.
+/// Calls work(first coil, coils, grid) for as many coils at a time as there is memory for their grids.
 template <class Work>
 void for_coils(Context& context, const NufftPlan::Impl& plan, std::int64_t coils, const Work& work) {
   const std::int64_t grid_size = volume(plan.grid_extents());
@@ -84,7 +85,7 @@ bool has_item_shape(const Shape& shape, std::int64_t coils, const Shape& item) {
   return true;
 }
 
-/// `to`: the grids or images that belong to the samples.
+/// `to` holds the grids or images that belong to the samples.
 void check_arguments(const Context& context, const NufftPlan::Impl& plan, DeviceView<const cfloat> samples,
                      DeviceView<const float> weights, DeviceView<const cfloat> to, const Shape& item) {
   require(context.backend() == plan.backend, "the plan was made for another backend");
@@ -132,7 +133,7 @@ void check_use(const NufftPlan::Impl& plan, NufftUse needed) {
   require(static_cast<int>(plan.options.use) <= static_cast<int>(needed), "the plan was not made for this use");
 }
 
-/// Returns the number of coils.
+/// Checks the shapes. Returns the number of coils.
 std::int64_t check_images(const Context& context, const NufftPlan::Impl& plan, DeviceView<const cfloat> oversampled,
                           DeviceView<const cfloat> image) {
   require(context.backend() == plan.backend, "the plan was made for another backend");

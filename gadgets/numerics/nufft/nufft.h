@@ -18,7 +18,7 @@
 
 namespace echotrain::numerics {
 
-/// What a plan is made for. Each use saves time and memory by supporting less than the ones before it.
+/// The operations that a plan is made for. Each use saves time and memory by supporting less than the one before it.
 enum class NufftUse {
   all,        ///< everything
   adjoint,    ///< everything but interpolate() and forward()
@@ -29,10 +29,10 @@ struct NufftOptions {
   static constexpr int kNarrowest = 2, kWidest = 8;
   static constexpr double kLeastOversampling = 1.25, kMostOversampling = 2;
   int kernel_width = 5;       ///< grid cells
-  double oversampling = 1.5;  ///< each axis is rounded up to the next even size with factors 2, 3, 5 (7)
+  double oversampling = 1.5;  ///< each axis is rounded up to the next even size with no prime factors but 2, 3, 5 (7)
   NufftUse use = NufftUse::all;
-  /// RMS relative error that grid() and adjoint() of a plan for the adjoint alone may add to the kernel's, where that
-  /// makes them faster, as on CUDA. 0: only fp32's rounding, so that accumulate() agrees.
+  /// RMS relative error that grid() and adjoint() of a plan for the adjoint alone may add to the kernel's error, where
+  /// that makes them faster, as on CUDA. 0 allows only fp32's rounding, so that accumulate() agrees.
   double slack = 0;
   bool operator==(const NufftOptions&) const = default;
 };
@@ -45,45 +45,44 @@ struct NufftOptions {
 class NufftPlan {
  public:
   /// `coordinates`: float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
-  /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. std::invalid_argument on bad
-  /// options. `tuning`: default_tuning() where it is not given; std::invalid_argument when a tile or a piece is not
-  /// valid, and on CUDA for any tile but the default.
+  /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. Throws std::invalid_argument on bad
+  /// options. `tuning`: default_tuning() where it is not given; throws std::invalid_argument when a tile or a piece is
+  /// not valid, and on CUDA for any tile but the default.
   static std::shared_ptr<const NufftPlan> make(Context& context, HostView<const double> coordinates, const Shape& image,
                                                const NufftOptions& options = {},
                                                const std::optional<NufftTuning>& tuning = {});
-  /// A plan of the same kernel, grid and image for other samples, for accumulate(), to_images(), deapodize() and
+  /// Makes a plan of the same kernel, grid and image for other samples, for accumulate(), to_images(), deapodize() and
   /// apodize(). `context` must be the one that this plan was made with, and the only one that uses either plan. Waits
   /// for nothing.
   std::shared_ptr<const NufftPlan> with_samples(Context& context, HostView<const double> coordinates) const;
   ~NufftPlan();
 
-  const Shape& image_shape() const;  ///< as given
+  const Shape& image_shape() const;  ///< the extents given to make()
   const Shape& grid_shape() const;   ///< oversampled extents, slowest first
   std::int64_t samples() const;
   const NufftOptions& options() const;
-  const NufftTuning& tuning() const;  ///< how the work is cut
+  const NufftTuning& tuning() const;  ///< the split of the work into tiles and pieces
   Backend backend() const;
   std::uint64_t bytes() const;  ///< memory the plan holds
 
-  /// Convolution onto the grid: grid[c, m] = sum_s weights[s] samples[s, c] phi(m - u_s), u_s = coordinate * grid
-  /// extent, m in FFT order. samples: [sample, coil]; weights: [sample] or empty (all 1); grid: [coil, grid...],
-  /// overwritten.
+  /// Convolves onto the grid: grid[c, m] = sum_s weights[s] samples[s, c] phi(m - u_s), u_s = coordinate * grid extent,
+  /// m in FFT order. samples: [sample, coil]; weights: [sample] or empty (all 1); grid: [coil, grid...], overwritten.
   void grid(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
             DeviceView<cfloat> grid) const;
 
   /// Adds the samples first .. first + n - 1 of the plan to a grid (sign +1), or takes them away again (-1): grid[c, m]
   /// += sign sum_s weights[s] samples[s, c] phi(m - u_(first + s)). samples: [n, coil]; weights: [n] or empty; grid:
-  /// [coil, grid...]. For readouts that are gridded as they come. On the CPU the same calls give the same bits; on CUDA
-  /// they agree to rounding, because samples are added in no fixed order.
+  /// [coil, grid...]. It serves readouts that are gridded as they come. On the CPU, the same calls give the same bits;
+  /// on CUDA, they agree up to rounding, because samples are added in no fixed order.
   void accumulate(Context& context, std::int64_t first, DeviceView<const cfloat> samples,
                   DeviceView<const float> weights, float sign, DeviceView<cfloat> grid) const;
 
-  /// Inverse FFT and deapodize() in one, in fewer passes: only what the image keeps is transformed.
-  /// grid: [coil, grid...] in FFT order, working space afterwards; image: [coil, image...], centre at floor(n/2).
+  /// Does the inverse FFT and deapodize() in fewer passes: only what the image keeps is transformed. grid: [coil,
+  /// grid...] in FFT order, working space afterwards; image: [coil, image...], centre at floor(n/2).
   void to_images(Context& context, DeviceView<cfloat> grid, DeviceView<cfloat> image) const;
 
-  /// Cuts the inverse FFT of a grid to the image and divides by the kernel's transform.
-  /// oversampled: [coil, grid...] in FFT order; image: [coil, image...], centre at floor(n/2).
+  /// Cuts the inverse FFT of a grid to the image and divides by the kernel's transform. oversampled: [coil, grid...] in
+  /// FFT order; image: [coil, image...], centre at floor(n/2).
   void deapodize(Context& context, DeviceView<const cfloat> oversampled, DeviceView<cfloat> image) const;
 
   /// grid(), inverse FFT, deapodize(): image[c, r] = sum_s weights[s] samples[s, c] exp(+2 pi i k_s . r).
@@ -94,8 +93,8 @@ class NufftPlan {
   /// image: [coil, image...], centre at floor(n/2); oversampled: [coil, grid...] in FFT order, overwritten.
   void apodize(Context& context, DeviceView<const cfloat> image, DeviceView<cfloat> oversampled) const;
 
-  /// Interpolation from the grid, the transpose of grid(): samples[s, c] = sum_m grid[c, m] phi(m - u_s).
-  /// grid: [coil, grid...], m in FFT order; samples: [sample, coil], overwritten.
+  /// Interpolates from the grid, the transpose of grid(): samples[s, c] = sum_m grid[c, m] phi(m - u_s). grid: [coil,
+  /// grid...], m in FFT order; samples: [sample, coil], overwritten.
   void interpolate(Context& context, DeviceView<const cfloat> grid, DeviceView<cfloat> samples) const;
 
   /// apodize(), forward FFT, interpolate(): samples[s, c] = sum_r image[c, r] exp(-2 pi i k_s . r). Every sample is one
@@ -110,28 +109,27 @@ class NufftPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Digest of a trajectory for plan caches: coordinates (float64 bits) and count.
+/// A digest of a trajectory for plan caches: coordinates (float64 bits) and count.
 std::uint64_t trajectory_digest(HostView<const double> coordinates);
 
-/// What the work of options depends on, beside the image.
+/// The quantities besides the image on which the cost of options depends.
 struct NufftLoad {
   Backend backend = Backend::cuda;
-  std::int64_t samples = 0;  ///< of a transform; 0: as many as scans of such images have as a rule
+  std::int64_t samples = 0;  ///< samples of a transform; 0: as many as scans of such images usually have
 };
 
-/// The options of least work whose RMS relative error, that of rounding to fp32 included, is at most `accuracy`.
-/// std::invalid_argument when none reach it; the text says what can be reached.
+/// Chooses the options of least work whose RMS relative error, that of rounding to fp32 included, is at most
+/// `accuracy`. Throws std::invalid_argument when none reach it; the text names the accuracy within reach.
 NufftOptions options_for_accuracy(double accuracy, const Shape& image, const NufftLoad& load = {});
 
-/// RMS relative error to expect of either transform for white data: the aliasing sum of the kernel actually used
+/// The expected RMS relative error of either transform for white data: the aliasing sum of the kernel actually used
 /// (Fessler & Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.
 double expected_error(const NufftOptions& options, const Shape& image);
 
-/// The relative error, rounding to fp32 included, that no trajectory exceeds for white data: as expected_error(), but
-/// with all samples at the one place between grid points where aliases are largest, as those of a Cartesian trajectory
-/// may be.
+/// The relative error, rounding to fp32 included, that no trajectory exceeds for white data: expected_error() with all
+/// samples at the one place between grid points where aliases are largest, as may happen with a Cartesian trajectory.
 double largest_error(const NufftOptions& options, const Shape& image);
-/// The options of least work whose largest_error() is at most `error`; empty when none have so small an error.
+/// Chooses the options of least work whose largest_error() is at most `error`; empty when none have so small an error.
 std::optional<NufftOptions> options_within(double error, const Shape& image, const NufftLoad& load = {});
 
 }  // namespace echotrain::numerics

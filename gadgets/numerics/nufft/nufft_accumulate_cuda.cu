@@ -1,4 +1,4 @@
-// Samples straight to the grid by atomic additions: for few samples at a time, which do not fill tiles.
+// Gridding by atomic additions, straight to the grid: for few samples at a time, which do not fill tiles.
 #include <algorithm>
 
 #include "gadgets/numerics/core/cuda_support.cuh"

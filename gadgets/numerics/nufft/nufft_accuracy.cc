@@ -16,24 +16,24 @@
 namespace echotrain::numerics {
 namespace {
 
-/// What becomes of a voxel of an axis: a sample at u between grid points gives sum_m phi(m - u) exp(2 pi i (m - u) f) /
+/// The image of a voxel of an axis: a sample at u between grid points gives sum_m phi(m - u) exp(2 pi i (m - u) f) /
 /// Phi(f) instead of 1 at the voxel of frequency f = r / grid.
 struct AxisValues {
   struct Position {
-    std::complex<double> mean;  ///< over the axis' voxels
+    std::complex<double> mean;  ///< mean over the axis' voxels
     double mean_square;
   };
-  std::vector<Position> positions;  ///< the first of samples on the grid's lines, then even ones between them
-  /// The mean over the even positions and the voxels of |value - 1|^2. By Parseval it is the aliasing sum
-  /// sum_{j != 0} |Phi(f + j)|^2 / |Phi(f)|^2.
+  std::vector<Position> positions;  ///< the first is on the grid's lines; the others are even positions between them
+  /// The mean over the even positions and the voxels of |value - 1|^2. By Parseval it is the aliasing sum sum_{j != 0}
+  /// |Phi(f + j)|^2 / |Phi(f)|^2.
   double squared_error = 0;
 };
 
 AxisValues axis_values(std::int32_t width, std::int32_t grid, std::int32_t image) {
-  constexpr int kPositions = 64;  // even ones
+  constexpr int kPositions = 64;  // number of even positions
   using Factor = std::complex<double>;
   const KaiserBessel window(width, static_cast<double>(grid) / image);
-  // Of a footprint's first point.
+  // The distance from the sample of a footprint's point, counted from the first.
   const auto distance = [&](int p) { return (p == 0 ? 0 : (p - 0.5) / kPositions) - width / 2.0; };
   std::vector<double> phi;
   for (int p = 0; p <= kPositions; ++p)
@@ -50,7 +50,7 @@ AxisValues axis_values(std::int32_t width, std::int32_t grid, std::int32_t image
       if (p > 1) first *= position;
       const double* weights = phi.data() + static_cast<std::ptrdiff_t>(p) * width;
       Factor value = weights[width - 1];
-      for (int j = width - 2; j >= 0; --j) value = value * point + weights[j];  // Horner
+      for (int j = width - 2; j >= 0; --j) value = value * point + weights[j];  // by Horner's rule
       value *= first / gain;
       AxisValues::Position& at = values.positions[static_cast<std::size_t>(p)];
       at.mean += value / static_cast<double>(image);
@@ -77,8 +77,8 @@ void for_axes(const NufftOptions& options, const Shape& image, const Visit& visi
   }
 }
 
-/// How much the division by the kernel's transform amplifies the rounding of fp32 sums: per axis
-/// sqrt(mean Phi^2 mean Phi^-2).
+/// The amplification of the rounding of fp32 sums by the division by the kernel's transform: per axis sqrt(mean Phi^2
+/// mean Phi^-2).
 double amplification(const NufftOptions& options, const Shape& image) {
   const KaiserBessel window(options.kernel_width, options.oversampling);
   double product = 1;
@@ -95,10 +95,10 @@ double amplification(const NufftOptions& options, const Shape& image) {
   return product;
 }
 
-/// How much of the relative rounding of products remains in the image: it is white on the whole grid, of whose
-/// transform the image is a part, so per axis sqrt(sum phi^2 mean Phi^-2), the sum over a footprint.
+/// The share of the relative rounding of products that remains in the image. It is white on the whole grid, of whose
+/// transform the image is a part: per axis sqrt(sum phi^2 mean Phi^-2), the sum over a footprint.
 double noise_gain(const NufftOptions& options, const Shape& image) {
-  constexpr int kPositions = 16;  // of each point of a footprint
+  constexpr int kPositions = 16;  // positions of each point of a footprint
   const KaiserBessel window(options.kernel_width, options.oversampling);
   double energy = 0;
   for (int i = 0; i < kPositions * options.kernel_width; ++i)
@@ -119,23 +119,23 @@ double rounding_error(const NufftOptions& options, const Shape& image) {
   return kRounding * amplification(options, image);
 }
 
-/// No more than either error of these options: what the voxel at an axis' edge alone adds to it.
+/// A lower bound of either error of these options: the contribution of the voxel at an axis' edge alone.
 double least_error(const NufftOptions& options, const Shape& image) {
   const Tiling t = tiling_of(options, image);
   const KaiserBessel window(t.width, static_cast<double>(t.grid[2]) / t.image[2]);
-  // The nearest alias of that voxel; the sum over all has none that are negative.
+  // The nearest alias of that voxel; no term of the full sum is negative.
   const double f = -static_cast<double>(t.image[2] / 2) / t.grid[2], alias = window.transform(f + 1);
   return std::abs(alias / window.transform(f)) / std::sqrt(static_cast<double>(t.image[2]));
 }
 
-/// Work per voxel on CUDA, up to a factor: a scan has about as many samples as its image has voxels, and the transform
-/// of one grid point costs as much as some ten footprint points.
+/// The work per voxel on CUDA, up to a factor: a scan has about as many samples as its image has voxels, and the
+/// transform of one grid point costs as much as some ten footprint points.
 double work_on_cuda(const NufftOptions& options, std::size_t dims) {
   constexpr double kTransform = 12;
   return std::pow(options.kernel_width, dims) + kTransform * std::pow(options.oversampling, dims);
 }
 
-/// The same on the CPU, in footprint points, as measured on a processor with AVX-512 (docs/performance.md): a grid
+/// The work on the CPU, in footprint points, as measured on a processor with AVX-512 (docs/performance.md): a grid
 /// point costs kWrite to write and about kTransform to transform, and FFTW likes powers of two.
 double work_on_cpu(const NufftOptions& options, const Shape& image, double samples) {
   constexpr double kWrite = 9, kTransform = 28, kOddPart = 4.6, kStretches = 1.6;
@@ -147,7 +147,8 @@ double work_on_cpu(const NufftOptions& options, const Shape& image, double sampl
     points *= n;
     odd += std::log2(n >> std::countr_zero(static_cast<std::uint32_t>(n))) / t.dims;
   }
-  // Spokes of twice the extent's samples, at the angular density that an image needs; in 3D that is rarely waited for.
+  // The default is spokes of twice the extent's samples, at the angular density that an image needs; a 3D scan rarely
+  // has that many.
   if (samples <= 0) samples = voxels * (t.dims == 3 ? 0.3 : 3);
   const double gather = samples * std::pow(t.width, t.dims) * (sums_in_stretches(options) ? kStretches : 1);
   return (gather + points * (kWrite + kTransform + kOddPart * odd)) / voxels;
@@ -158,7 +159,8 @@ double work(const NufftOptions& options, const Shape& image, const NufftLoad& lo
                                        : work_on_cpu(options, image, static_cast<double>(load.samples));
 }
 
-/// The options of least work whose error(options) is at most `accuracy`, and the least error of those tried.
+/// The search for the options of least work whose error(options) is at most `accuracy`, and for the least error of
+/// those tried.
 struct Found {
   std::optional<NufftOptions> options;
   double reached = 0;
@@ -192,7 +194,7 @@ double expected_error(const NufftOptions& options, const Shape& image) {
 }
 
 double largest_error(const NufftOptions& options, const Shape& image) {
-  // Of the product v of the axes' values: mean |v - 1|^2 = mean |v|^2 - 2 Re mean v + 1.
+  // Of the product v of the axes' values, mean |v - 1|^2 = mean |v|^2 - 2 Re mean v + 1.
   std::vector<AxisValues::Position> products;
   for_axes(options, image, [&](const AxisValues& values) {
     products.resize(values.positions.size(), {1, 1});
@@ -210,7 +212,7 @@ Sums sums_within_slack(const NufftOptions& options, const Shape& image) {
   if (sums_in_stretches(options)) return Sums::stretches;
   if (options.use != NufftUse::adjoint || options.slack <= 0) return Sums::full;
   const double gain = noise_gain(options, image), most = amplification(options, image);
-  const double rounding = rounding_error(options, image);  // beside the others: sums are in fp32 in any case
+  const double rounding = rounding_error(options, image);  // beside the other errors: sums are in fp32 in any case
   for (const Sums sums : {Sums::coarse, Sums::fine})
     if (std::hypot(gain * product_error(sums), most * window_error(sums), rounding) <= options.slack) return sums;
   return Sums::full;

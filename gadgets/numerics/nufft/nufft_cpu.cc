@@ -10,16 +10,17 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-/// Coils gridded together. Five to seven are gridded as eight, which takes less time than four and single ones.
+/// The number of coils gridded together. Five to seven are gridded as eight, which takes less time than four and single
+/// ones.
 std::int32_t coils_together(std::int64_t coils_left) { return coils_left >= 5 ? 8 : coils_left >= 3 ? 4 : 1; }
 
 struct TileScratch;     // a tile and its halo: some hundred kilobytes
-struct StretchScratch;  // the same
+struct StretchScratch;  // also a tile and its halo
 
-constexpr std::int32_t kStretch = 256;  // samples of a sum in stretches: the error grows as the root of their number
+constexpr std::int32_t kStretch = 256;  // samples per partial sum: the error grows as the root of their number
 constexpr std::int32_t kRowPart = 64;   // points of partial sums added at a time
 
-/// Where a tile lies.
+/// The place of a tile.
 struct Place {
   std::int32_t origin[3], extent[3];
   Place(const Tiling& t, std::int32_t tile) {
@@ -151,7 +152,7 @@ void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& ar
         cfloat* to = arguments.grid + c * grid_size + offset;
         for (std::int32_t first = 0; first < place.extent[2]; first += kRowPart) {
           const std::int32_t n = std::min(kRowPart, place.extent[2] - first);
-          cdouble sum[kRowPart] = {};  // there may be thousands of parts
+          cdouble sum[kRowPart] = {};  // double, because there may be thousands of parts
           for (std::int32_t part = 0; part < split.count; ++part) {
             const cfloat* from =
                 arguments.partial + ((split.first + part) * arguments.count + c) * plan.slot_points + point + first;
@@ -168,7 +169,7 @@ void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateA
   const std::int32_t* starts = plan.starts.data() + arguments.first * t.dims;
   const float* kernel = plan.weights.data() + arguments.first * t.dims * t.width;
   const TileLists lists = list_tiles(context.threads(), t, starts, kernel, arguments.samples_count);
-  // Tiles that no footprint touches stay as they are.
+  // Tiles that no footprint touches keep their values.
   std::vector<std::int32_t> touched;
   for (std::size_t tile = 0; tile + 1 < lists.offsets.size(); ++tile)
     if (lists.offsets[tile + 1] > lists.offsets[tile]) touched.push_back(static_cast<std::int32_t>(tile));

@@ -1,7 +1,7 @@
-// One warp per piece of a tile's list and group of coils. Samples are copied to shared memory in batches and their
-// kernel weights computed there, once for all coils, while the next batch is on its way: a window of a dozen
-// multiplications costs less than a look-up in memory. A tile's sum is a matrix product on the tensor cores. Sums are
-// in list order: the same bits in every run. Source: Gregerson 2008, section 4.1 (output-driven, sector-based).
+// Gridding on tensor cores: one warp per piece of a tile's list and group of coils. Samples are copied to shared memory
+// in batches and their kernel weights computed there, once for all coils, while the next batch is copied: a window of a
+// dozen multiplications costs less than a look-up in memory. A tile's sum is a matrix product on the tensor cores. Sums
+// are in list order: the same bits in every run. Source: Gregerson 2008, section 4.1 (output-driven, sector-based).
 #include <algorithm>
 #include <cstdint>
 
@@ -15,20 +15,21 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// Warps of a block. In 1D a tile has a weight for every point, so a warp needs more shared memory.
+/// The warps of a block. In 1D a tile has a weight for every point, so a warp needs more shared memory.
 constexpr int warps_of_block(int dims) { return dims == 1 ? 1 : 4; }
 constexpr unsigned kMostGridY = 65535;
 constexpr int kTogether = 4;    // coils whose partial sums a thread adds
-constexpr int kSplitTiles = 8;  // of a block that adds partial sums
-constexpr int kManySlots = 16;  // of a tile that all of that block's threads add
-/// Blocks that a multiprocessor shall hold at once: as many as registers allow for without spilling.
+constexpr int kSplitTiles = 8;  // tiles of a block that adds partial sums
+constexpr int kManySlots = 16;  // slots of a tile from which on all threads of that block add it
+/// The blocks that a multiprocessor shall hold at once: as many as registers allow without spilling.
 constexpr int blocks_at_once(int dims, int columns, Sums sums) {
   if (dims == 1 || sums == Sums::stretches) return 1;
   if (columns == 4) return sums == Sums::coarse ? 4 : 3;
   return sums == Sums::full ? 4 : 5;
 }
 
-/// Stores a piece's sums: in the grid, or among the partial sums of a split tile. first_coil: of those gridded now.
+/// Stores a piece's sums in the grid, or among the partial sums of a split tile. first_coil: the first of those gridded
+/// now.
 template <int Dims, int Columns>
 __device__ __forceinline__ void store_sums(const Tiling& t, const PieceSamples& samples, std::int64_t first_coil,
                                            std::int64_t count, int lane, const LaneSums<Columns>& sum, float2* partial,
@@ -39,7 +40,7 @@ __device__ __forceinline__ void store_sums(const Tiling& t, const PieceSamples& 
   const int row = lane / 4, first = Columns * (lane % 4);  // the lane's coils: `first` .. `first` + Columns - 1
   const bool split = samples.piece.slot >= 0;
   const std::int64_t stride = split ? kTilePoints : grid_points(t);  // from coil to coil
-  std::int64_t offset = row, half_step = 8, step = 16;               // of the points: the first, 8 and 16 of them on
+  std::int64_t offset = row, half_step = 8, step = 16;               // offsets of points 0, 8 and 16
   const bool cut = Dims == 1 || samples.place.extent[2] < T::kX || samples.place.extent[1] < T::kY ||
                    samples.place.extent[0] < T::kZ;
   if (!split && !cut) {
@@ -82,7 +83,8 @@ __global__ __launch_bounds__(32 * warps_of_block(Dims), blocks_at_once(Dims, Col
   if (number >= plan.piece_count) return;
   auto& value = values_of_warps[warp];
   auto& weight = weights_of_warps[warp];
-  const std::int64_t block_first = static_cast<std::int64_t>(blockIdx.y) * S::kCoils;  // of the coils gridded now
+  const std::int64_t block_first = static_cast<std::int64_t>(blockIdx.y) * S::kCoils;  // first coil of those gridded
+                                                                                       // now
   const Piece piece = plan.pieces[number];
   const PieceSamples samples{piece,
                              place_of(plan.tiling, piece.tile),
@@ -131,8 +133,8 @@ __device__ __forceinline__ void add_slots(const float2* from, std::int64_t slot_
     }
 }
 
-/// Adds the partial sums of split tiles, in double, as there may be thousands of a tile, and in a fixed order: one
-/// after the other, or, where there are many, those of each row of threads and then the rows. blockDim = (kTilePoints,
+/// Adds the partial sums of split tiles, in double, as a tile may have thousands, and in a fixed order: one after the
+/// other, or, where there are many, those of each row of threads and then the rows. blockDim = (kTilePoints,
 /// kSplitTiles); gridDim = (ceil(split tiles / kSplitTiles), at most ceil(count / kTogether)).
 template <int Dims>
 __global__ __launch_bounds__(kTilePoints* kSplitTiles) void add_partial_kernel(Tiling t, const SplitTile* split_tiles,
@@ -202,12 +204,12 @@ void launch_sums(Context& context, const PlanView& plan, Sums sums, const GridAr
   }
 }
 
-// One coil in 3D: the columns of a tensor core operation, elsewhere coils, are the tile's four planes, real and
-// imaginary. Its factors are the weights within a plane, and the values times the weight of their plane. That takes a
-// quarter of the operations, and less than half of the weights.
+// Gridding of one coil in 3D: the columns of a tensor core operation, elsewhere coils, are the tile's four planes, real
+// and imaginary. Its factors are the weights within a plane, and the values times the weight of their plane. That takes
+// a quarter of the operations, and less than half of the weights.
 using Shape3 = TileShape<3>;
-constexpr int kSingleWarps = 4;  // of a block, one per piece
-constexpr int kStride = 48;      // of a row of a batch's numbers: what a warp reads at once lies in different banks
+constexpr int kSingleWarps = 4;  // warps of a block, one per piece
+constexpr int kStride = 48;      // floats of a row of a batch: simultaneous reads of a warp hit different banks
 constexpr int kPlane = Shape3::kX * Shape3::kY;
 static_assert(kPlane == 16 && Shape3::kZ == 4 && kBatch <= kStride);
 constexpr int kRealRow = Shape3::kX + Shape3::kY + Shape3::kZ;  // the values' rows follow those of the weights
@@ -233,7 +235,7 @@ __device__ __forceinline__ void add_single_samples(const SingleStaging& staged, 
                           right, sum);
 }
 
-/// blockDim.x = 32 kSingleWarps; gridDim.x = ceil(pieces / kSingleWarps). `stride`: from sample to sample.
+/// blockDim.x = 32 kSingleWarps; gridDim.x = ceil(pieces / kSingleWarps). `stride`: floats from sample to sample.
 template <Sums Exactness>
 __global__ __launch_bounds__(32 * kSingleWarps, 8) void grid_single_kernel(PlanView plan, const float2* values,
                                                                            const float* density, std::int64_t stride,

@@ -1,6 +1,6 @@
-// From grids to images and back. Only what the image keeps is transformed. For the lengths of with_length(), passes of
-// our own leave out lines and points, and divide by the kernel's transform on the way; for other lengths, cuFFT leaves
-// out planes. Of grids of the plan's own samples, points that no sample is near are left out too.
+// Transforms between grids and images. Only what the image keeps is transformed. For the lengths of with_length(), our
+// own passes leave out lines and points, and divide by the kernel's transform on the way; for other lengths, cuFFT
+// leaves out planes. In grids of the plan's own samples, points that no sample is near are left out too.
 #include <algorithm>
 #include <stdexcept>
 #include <type_traits>
@@ -13,7 +13,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// Planes of one grid that hold the image's, in FFT order: from the start and from the end.
+/// Transforms the planes of one grid that hold the image's, in FFT order: from the start and from the end.
 void fft_kept_planes(Context& context, const Tiling& t, cfloat* grid, Direction direction) {
   const std::int64_t plane = static_cast<std::int64_t>(t.grid[1]) * t.grid[2], after = t.image[0] / 2,
                      before = t.image[0] - after;
@@ -37,11 +37,11 @@ void transform(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std:
   }
 }
 
-/// Where point i of an image's axis of `n` lies on the grid's axis of `extent`.
+/// The place on the grid's axis of `extent` of point i of an image's axis of `n`.
 __device__ __forceinline__ int kept_at(int i, int n, int extent) { return i < n / 2 ? i - n / 2 + extent : i - n / 2; }
 
-/// `factors`: those of the image's axes one after another. A row of threads per image row, so that indices are worked
-/// out once a row.
+/// `factors` are those of the image's axes one after another. A row of threads per image row, so that indices are
+/// computed once a row.
 __global__ void deapodize_kernel(Tiling t, const float* factors, const float2* grid, std::int64_t rows, float2* image) {
   const int nx = t.image[2], ny = t.image[1], nz = t.image[0];
   const float* fx = factors + (t.dims > 2 ? nz : 0) + (t.dims > 1 ? ny : 0);
@@ -63,28 +63,28 @@ __global__ void deapodize_kernel(Tiling t, const float* factors, const float2* g
   }
 }
 
-/// Whether point `i` of an axis of `extent` points in FFT order is among the first `before` or the last `after`.
+/// True if point `i` of an axis of `extent` points in FFT order is among the first `before` or the last `after`.
 __device__ __forceinline__ bool is_within(int i, int extent, Reach reach) {
   return i < reach.before || i >= extent - reach.after;
 }
-/// A transform with exp(-2 pi i ..) is one with exp(+2 pi i ..) between two conjugations.
+/// Makes a transform with exp(-2 pi i ..) from one with exp(+2 pi i ..) between two conjugations.
 template <Direction To>
 __device__ __forceinline__ float2 turned(float2 v) {
   return To == Direction::forward ? make_float2(v.x, -v.y) : v;
 }
 
-/// Columns of `grids`, side by side: in place. Inverse: points that samples reach are read, and those that the image
-/// keeps are written. Forward: the other way round.
+/// Columns of `grids`, side by side, transformed in place. Inverse: points that samples reach are read, and those that
+/// the image keeps are written. Forward: the other way round.
 struct Columns {
   float2* grids;
   std::int64_t stride;      ///< from point to point of a column
   std::int64_t side;        ///< columns side by side
   std::int64_t group;       ///< values of a grid
   std::int32_t kept;        ///< points of a column that the image keeps
-  std::int32_t planes, of;  ///< of a grid, those that the image keeps, and all; stride of a plane: columns' points
+  std::int32_t planes, of;  ///< planes that the image keeps, and all planes; stride of a plane: columns' points
   std::int32_t row, rows;   ///< points of the grid's rows, and rows of a plane
   const Reach* reach;       ///< as in the plan; nullptr: all
-  bool planar;              ///< columns of a volume along z, so that neighbours are those of a plane
+  bool planar;              ///< true: columns of a volume along z, ordered so that neighbours are those of a plane
 };
 
 template <int N1, int N2, Direction To>
@@ -106,7 +106,7 @@ __global__ __launch_bounds__(Lines<N1, N2, false>::kThreads,
                y = static_cast<int>(first / c.row);
     reached = c.reach[x];
     if (c.planar) {
-      // What lies outside the reach along y, the other pass leaves out.
+      // The other pass leaves out what lies outside the reach along y.
       if (!is_within(y, c.rows, reached)) return;
       reached = c.reach[(1 + y / kReachEdge) * of_row + x];
     }
@@ -126,7 +126,7 @@ __global__ __launch_bounds__(Lines<N1, N2, false>::kThreads,
       });
 }
 
-/// Rows of grids that the image keeps: into the image, or, forward, from it.
+/// Transforms the rows of grids that the image keeps into the image, or, forward, from it.
 template <int N1, int N2, Direction To>
 __global__ __launch_bounds__(Lines<N1, N2, true>::kThreads, Lines<N1, N2, true>::kBlocks) void rows_kernel(
     Tiling t, const float* factors, std::conditional_t<To == Direction::inverse, const float2*, float2*> grids,
@@ -252,7 +252,7 @@ void transform_columns(Context& context, int length, const Columns& columns, std
   });
 }
 
-/// `grids` and `image`: one is const.
+/// One of `grids` and `image` is const.
 template <Direction To, class Grids, class Image>
 void transform_rows(Context& context, const NufftPlan::Impl& plan, Grids* grids, std::int64_t coils, Image* image) {
   const std::int64_t rows = coils * plan.tiling.image[0] * plan.tiling.image[1];
@@ -263,7 +263,7 @@ void transform_rows(Context& context, const NufftPlan::Impl& plan, Grids* grids,
   });
 }
 
-/// The columns of grids. `reach`: as in Columns.
+/// The columns of grids. `reach` is as in Columns.
 struct GridColumns {
   Columns along_y, along_z;
   GridColumns(const Tiling& t, cfloat* grid, const Reach* reach) {
@@ -281,7 +281,7 @@ bool has_lines(const Tiling& t) {
   return all;
 }
 
-/// The part of an axis in FFT order that `count` points from `first` on lie in, around the grid's end too.
+/// The part of an axis in FFT order that holds `count` points from `first` on, around the grid's end too.
 __device__ Reach reach_of(int first, int count, int extent) {
   Reach reach{0, 0};
   for (int i = 0; i < count; ++i) {
@@ -294,7 +294,7 @@ __device__ Reach reach_of(int first, int count, int extent) {
   return reach;
 }
 __device__ void extend(Reach* to, Reach by) {
-  // Numbers only grow: what is read may be old, and one that is large enough is large enough for ever.
+  // The values only grow: a stale value that is large enough is still right.
   const volatile Reach* const now = to;
   if (now->before < by.before) atomicMax(&to->before, by.before);
   if (now->after < by.after) atomicMax(&to->after, by.after);
@@ -309,8 +309,8 @@ __device__ void for_blocks(int first, int count, int extent, const Visit& visit)
   }
 }
 
-/// What footprints cover: bins' are given, or, for gridding alone, tiles that have samples. `reach`: [of_row] along y,
-/// then [y, of_row] along z.
+/// Computes the reach of footprints: of the given bins, or, for gridding alone, of tiles that have samples. `reach`:
+/// [of_row] along y, then [y, of_row] along z.
 __global__ void reach_kernel(Tiling t, const BinPiece* bins, const Piece* pieces, std::int64_t count, int of_row,
                              Reach* reach) {
   ECHOTRAIN_GRID_STRIDE(i, count) {

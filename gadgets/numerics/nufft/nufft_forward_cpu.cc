@@ -1,5 +1,5 @@
-// The grid around each bin of samples is copied to a tile that stays in cache, eight coils side by side; each sample
-// then sums over its footprint there.
+// Interpolation on the CPU: the grid around each bin of samples is copied to a tile that stays in cache, eight coils
+// side by side; each sample then sums over its footprint there.
 #include <algorithm>
 #include <cstring>
 
@@ -29,7 +29,7 @@ struct Work {
   float* to;                // first coil's real part of sample 0
   std::int64_t to_stride;   // floats from sample to sample
   const float* tile;        // [z, y, x, coil] complex
-  std::int32_t origin[3];   // of the tile in the grid
+  std::int32_t origin[3];   // origin of the tile in the grid
   std::int32_t row, plane;  // points from row to row, from plane to plane of the tile
   std::int32_t width;
 };
@@ -115,7 +115,7 @@ void interleave(const cfloat* from, std::int64_t coil_stride, std::int32_t n, fl
 /// The group of coils to take when so many are left, and its functions.
 struct Group {
   std::int64_t coils;
-  void (*interpolate[3])(const Work& work);  // by dimensions - 1
+  void (*interpolate[3])(const Work& work);  // indexed by dimensions - 1
   void (*interleave)(const cfloat* from, std::int64_t coil_stride, std::int32_t n, float* to);
 };
 constexpr Group kEight{8, {interpolate8x1, interpolate8x2, interpolate8x3}, interleave<8>};
@@ -150,7 +150,7 @@ void interpolate(Context& context, const NufftPlan::Impl& plan, const Interpolat
   std::int32_t extent[3];
   for (int a = 0; a < 3; ++a) extent[a] = bin_edge(a, t.dims, t.width) + (a >= 3 - t.dims ? t.width - 1 : 0);
   const std::int32_t plane = extent[1] * extent[2];
-  // One line more: the last row of a footprint is read beyond its end.
+  // One spare line, because the last row of a footprint is read beyond its end.
   const auto lines = static_cast<std::size_t>(extent[0]) * plane * std::min<std::int64_t>(8, arguments.count) / 8 + 2;
   context.threads().parallel_for(plan.bins.size(), 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<CacheLine> tile(lines);

@@ -1,12 +1,12 @@
 // Interpolation as a matrix product on the tensor cores, sample[s, coil] = sum over points of weight[s, point]
 // grid[point, coil], for samples whose footprints begin in one box of 8 x 8 or 4 x 4 x 4 points: all of them lie in a
 // little more than that. A block of threads takes a piece of a bin and some coils. It stages the grid around the bin in
-// shared memory; then each warp takes 16 samples at a time, works out their weights, and multiplies them with the
-// points of the boxes that they are in. The last axis is left to plain fp32, and so is the sum along it.
+// shared memory; then each warp takes 16 samples at a time, computes their weights, and multiplies them with the points
+// of the boxes that they are in. The last axis is left to plain fp32, and so is the sum along it.
 //
-// Both factors are split into two fp16 numbers each, of which three products are added: what is left out is 2^-22 of
-// the whole, as in fp32. A power of 2 takes the values of a bin and coil to where fp16 has room. No atomics: a sample's
-// sum has one fixed order. Source of the split: Markidis et al., IPDPSW 2018.
+// Both factors are split into two fp16 numbers each, of which three products are added: the omitted one is 2^-22 of the
+// whole, as in fp32. A power of 2 scales the values of a bin and coil to the range of fp16. No atomics: a sample's sum
+// has one fixed order. Source of the split: Markidis et al., IPDPSW 2018.
 #include <cuda_fp16.h>
 
 #include <algorithm>
@@ -22,27 +22,27 @@ namespace {
 
 constexpr unsigned kWholeWarp = 0xffffffffu;
 constexpr int kRows = 16;    // samples that a warp takes at a time
-constexpr int kColumns = 8;  // of a product: real and imaginary parts of four coils
+constexpr int kColumns = 8;  // columns of a product: real and imaginary parts of four coils
 
-/// How a bin is staged and multiplied. A unit is four points, so that a lane reads both of its factors of a product at
-/// once: 2 x 2 points where 8 columns of points are enough for a box, otherwise 4 of a row.
+/// The staging and multiplication of a bin. A unit is four points, so that a lane reads both of its factors of a
+/// product at once: 2 x 2 points where 8 columns of points are enough for a box, otherwise 4 of a row.
 template <int Dims, int Width, int Coils>
 struct Staging {
   static constexpr bool kPlanes = Dims == 3;
-  static constexpr int kBox = kPlanes ? 4 : 8, kReach = kBox + Width - 1;  // a box, and what its footprints cover
+  static constexpr int kBox = kPlanes ? 4 : 8, kReach = kBox + Width - 1;  // a box, and the extent of its footprints
   static constexpr int kUnitY = kPlanes && kReach <= 8 ? 2 : 1, kUnitX = 4 / kUnitY;
   static constexpr int kSpan = 4 * kUnitX;                                     // points of a product's rows
   static constexpr int kInner = kPlanes ? (kReach + kUnitY - 1) / kUnitY : 1;  // products in a plane of a box
-  static constexpr int kSpanY = kPlanes ? kInner * kUnitY : 0;                 // rows of it, of 3D
+  static constexpr int kSpanY = kPlanes ? kInner * kUnitY : 0;                 // rows of it, in 3D
   static constexpr int kOuterAxis = kPlanes ? 0 : 1;                           // the axis left to fp32
-  static constexpr int kX = bin_edge(2, Dims, Width) + Width - 1;              // what a bin's footprints cover
+  static constexpr int kX = bin_edge(2, Dims, Width) + Width - 1;              // the extent of a bin's footprints
   static constexpr int kY = bin_edge(1, Dims, Width) + Width - 1;
   static constexpr int kOuter = bin_edge(kOuterAxis, Dims, Width) + Width - 1;
   static constexpr int kEnd = bin_edge(2, Dims, Width) - kBox;  // where a bin's last box begins
-  static constexpr int kUnitsX =                                // those behind have points of weight 0 only
+  static constexpr int kUnitsX =                                // points of units behind these have weight 0
       std::min((kEnd + kSpan) / kUnitX, (kX + 3) / 4 * 4 / kUnitX);
   static constexpr int kUnitsY = kPlanes ? (bin_edge(1, Dims, Width) - kBox + kSpanY) / kUnitY : 1;
-  static constexpr int kNumbers = 2 * Coils;                                        // of a point
+  static constexpr int kNumbers = 2 * Coils;                                        // numbers of a point
   static constexpr int kProducts = kNumbers <= kColumns ? 1 : kNumbers / kColumns;  // side by side
   static constexpr int kUnitWords = 4 * kNumbers;  // fp16 pairs: high parts of two neighbours, twice, then low
   static constexpr int kSliceWords = kUnitsY * kUnitsX * kUnitWords;
@@ -54,8 +54,8 @@ struct Staging {
   static constexpr int kWeights = (kSpan + kSpanY + kReach) * kRows;  // floats of a warp
   static constexpr int kGridBytes = kOuter * kSliceWords * 4, kBytes = kGridBytes + kWarps * kWeights * 4;
   static_assert(kBox % kUnitX == 0 && kBox % kUnitY == 0 && kUnitsX % kUnitY == 0 && kWeights % 4 == 0);
-  /// Number n of unit x's numbers lies at this multiple of four words: what is read or stored at once is in different
-  /// banks.
+  /// Number n of unit x's numbers lies at this multiple of four words, so that simultaneous reads and stores hit
+  /// different banks.
   __device__ static __forceinline__ int place(int x, int n) {
     return kNumbers >= kColumns ? n ^ (2 * (x & 3)) ^ (x & 1) : kNumbers == 4 ? n ^ (x & 2) : n;
   }
@@ -67,7 +67,7 @@ struct BinView {
   const Footprint* footprints;
   const std::int32_t* order;
   const BinPiece* bins;
-  bool short_windows;  ///< kFewTerms are enough
+  bool short_windows;  ///< true: kFewTerms are enough
 };
 constexpr int kFewTerms = 12;
 
@@ -107,7 +107,7 @@ __device__ __forceinline__ void stage_bin(const Tiling& t, const BinPiece& piece
                                           std::int64_t coils, bool aligned, std::uint32_t* tile,
                                           int (&exponents)[Coils]) {
   using S = Staging<Dims, Width, Coils>;
-  __shared__ unsigned greatest[Coils];  // floats that are not negative are in the order of their bits
+  __shared__ unsigned greatest[Coils];  // floats that are not negative have the order of their bits
   if (threadIdx.x < Coils) greatest[threadIdx.x] = 0;
   __syncthreads();
   const std::int64_t plane = static_cast<std::int64_t>(t.grid[1]) * t.grid[2], grid_size = t.grid[0] * plane;
@@ -181,7 +181,7 @@ template <int Dims>
 struct Placed {
   std::int32_t sample;
   int box;          ///< its number in the bin, 4 bits an axis; slowest axis first
-  int start[Dims];  ///< of the footprint in the box, slowest axis first
+  int start[Dims];  ///< start of the footprint in the box, slowest axis first
   float shift[Dims];
   bool nowhere;
 };
@@ -239,8 +239,8 @@ __device__ __forceinline__ void spread_weights(const BinView& plan, const Placed
   __syncwarp();
 }
 
-/// Adds the points of the box at `from`, for the samples that have `mine`: the lane's are those of rows 2 (lane / 4)
-/// and one more.
+/// Adds the points of the box at `from`, for the samples that have `mine`: the lane's samples are rows 2 (lane / 4) and
+/// one more.
 template <int Dims, int Width, int Coils>
 __device__ __forceinline__ void add_box(const float* weights, const std::uint32_t* tile, int box, int lane, float2 mine,
                                         float (&sum)[Staging<Dims, Width, Coils>::kProducts][4]) {
@@ -292,7 +292,7 @@ __device__ __forceinline__ void add_box(const float* weights, const std::uint32_
   }
 }
 
-/// Blocks that a multiprocessor shall hold at once.
+/// The blocks that a multiprocessor shall hold at once.
 constexpr int blocks_at_once(int dims, int width) { return dims == 2 ? 4 : width <= 5 ? 3 : 2; }
 
 /// blockDim = kBlock; gridDim = pieces * groups of coils; a piece's groups are next to each other. `aligned`: the grid
@@ -307,7 +307,7 @@ __global__ void __launch_bounds__(Staging<Dims, Width, Coils>::kBlock, blocks_at
   float* const weights = reinterpret_cast<float*>(tile + S::kGridBytes / 4) + warp * S::kWeights;
   const Tiling& t = plan.tiling;
   const BinPiece piece = plan.bins[blockIdx.x / groups];
-  const std::int64_t coil = static_cast<std::int64_t>(blockIdx.x % groups) * Coils;  // the first, of those done now
+  const std::int64_t coil = static_cast<std::int64_t>(blockIdx.x % groups) * Coils;  // first coil of those done now
   const std::int64_t grid_size = static_cast<std::int64_t>(t.grid[0]) * t.grid[1] * t.grid[2];
   Placed<Dims> next = place_sample<Dims, Width, Coils>(plan, piece, kRows * warp + lane % kRows);
   __shared__ int exponents[Coils];
@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(Staging<Dims, Width, Coils>::kBlock, blocks_at
     const Placed<Dims> placed = next;
     next = place_sample<Dims, Width, Coils>(plan, piece, base + kRows * S::kWarps + lane % kRows);
     spread_weights<Dims, Width, Coils>(plan, placed, lane, weights);
-    // The boxes that the samples are in, one after the other: mostly one, as samples are in order.
+    // The boxes of the samples, one after the other: mostly one, as samples are in order.
     const int row = 2 * (lane / 4);
     const int first_box = __shfl_sync(kWholeWarp, placed.box, row),
               second_box = __shfl_sync(kWholeWarp, placed.box, row + 1);
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(Staging<Dims, Width, Coils>::kBlock, blocks_at
     for (int c = 0; c < S::kProducts; ++c) {
       const int mine = c * (kColumns / 2) + lane % 4;
       if (mine >= Coils || coil + mine >= count) continue;
-      // Two factors: their product may be less than the least normal number.
+      // Two factors are used, because their product may be less than the least normal number.
       const float of_weight = power_of_2(-kWeightExponent), of_value = power_of_2(-exponents[mine]);
       const auto lifted = [&](float re, float im) {
         return make_float2(re * of_weight * of_value, im * of_weight * of_value);
@@ -353,7 +353,7 @@ __global__ void __launch_bounds__(Staging<Dims, Width, Coils>::kBlock, blocks_at
   }
 }
 
-/// In 1D, which no pipeline uses, a thread sums a sample of a coil.
+/// Sums a sample of a coil in one thread, in 1D, which no pipeline uses.
 __global__ void interpolate_line_kernel(Tiling t, Windows windows, const Footprint* footprints, std::int64_t n,
                                         const float2* grid, std::int64_t count, std::int64_t first_coil,
                                         std::int64_t all_coils, float2* samples) {
@@ -396,7 +396,7 @@ void launch(Context& context, const NufftPlan::Impl& plan, const InterpolateArgu
 template <int Dims, int Width = NufftOptions::kNarrowest>
 void launch_width(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments) {
   if constexpr (Width <= NufftOptions::kWidest) {
-    constexpr int kMost = Dims == 2 ? 8 : Width <= 5 ? 4 : 2;  // coils of a block: what shared memory has room for
+    constexpr int kMost = Dims == 2 ? 8 : Width <= 5 ? 4 : 2;  // coils of a block for which shared memory has room
     if (plan.tiling.width != Width)
       launch_width<Dims, Width + 1>(context, plan, arguments);
     else if (arguments.count == 1)

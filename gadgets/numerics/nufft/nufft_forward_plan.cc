@@ -22,8 +22,8 @@ SampleBins bin_samples(ThreadPool& threads, const Tiling& t, HostView<const std:
     return static_cast<std::size_t>(bin);
   };
 
-  // A counting sort. Samples are cut into stretches; a stretch writes its part of a bin after those before it, so the
-  // order within a bin is that of the samples.
+  // This is a counting sort. Samples are cut into stretches; a stretch writes its part of a bin after those before it,
+  // so the order within a bin is that of the samples.
   const auto samples = starts.size() / t.dims;
   const auto count_of_bins = static_cast<std::size_t>(bins[0]) * bins[1] * bins[2];
   const std::int64_t stretches =

@@ -19,7 +19,7 @@ struct Overlap {
   const float* w;
 };
 
-/// First point of a footprint, counted from the tile's first point.
+/// The first point of a footprint, counted from the tile's first point.
 ECHOTRAIN_INLINE std::int32_t place(const GatherWork& work, int axis, std::int32_t start) {
   const std::int32_t a = start - work.origin[axis];
   return a >= work.extent[axis] ? a - work.grid[axis] : a;  // it reaches this tile around the grid's end
@@ -52,7 +52,7 @@ ECHOTRAIN_INLINE void for_samples(const GatherWork& work, const Add& add) {
   }
 }
 
-/// Calls row(k, j) for each row of a footprint: those of a whole one in loops of fixed length.
+/// Calls row(k, j) for each row of a footprint, in loops of fixed length for a whole footprint.
 template <int Dims, int Width, class Row>
 ECHOTRAIN_INLINE void for_footprint(const Overlap& y, const Overlap& z, const Row& row) {
   constexpr int kZ = Dims > 2 ? Width : 1, kY = Dims > 1 ? Width : 1;
@@ -66,7 +66,7 @@ ECHOTRAIN_INLINE void for_footprint(const Overlap& y, const Overlap& z, const Ro
   }
 }
 
-/// For several coils: a point's coils lie side by side, in as many vectors as they need. Several are worked on one
+/// Gathers several coils: a point's coils lie side by side, in as many vectors as they need, which are worked on one
 /// after another, each with its row of the footprint in registers.
 template <int Coils, int Dims, int Width, int kVectorBytes>
 requires(Coils > 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
@@ -96,7 +96,7 @@ requires(Coils > 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, co
 
 constexpr int row_of(int width) { return width <= 4 ? 4 : 8; }
 
-/// The first kFloats / 2 weights from w on, each twice: of the real part and of the imaginary part.
+/// The first kFloats / 2 weights from w on, each twice: for the real part and for the imaginary part.
 template <int kFloats>
 ECHOTRAIN_INLINE void twice(const Vector<kFloats / 2>& w, Vector<kFloats>& to) {
   if constexpr (kFloats == 4)
@@ -107,8 +107,8 @@ ECHOTRAIN_INLINE void twice(const Vector<kFloats / 2>& w, Vector<kFloats>& to) {
     to = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
 }
 
-/// For one coil: a row of a footprint is as few vectors as hold it, from its first point on, with weights 0 beyond its
-/// width. Most such vectors lie across two cache lines, which costs less than more of them that are aligned.
+/// Gathers one coil: a row of a footprint is as few vectors as hold it, from its first point on, with weights 0 beyond
+/// its width. Most such vectors lie across two cache lines, which costs less than a larger number of aligned ones.
 template <int Coils, int Dims, int Width, int kVectorBytes>
 requires(Coils == 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
   constexpr int kRow = row_of(Width), kFloats = std::min<int>(2 * kRow, kVectorBytes / sizeof(float));
@@ -128,7 +128,7 @@ requires(Coils == 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, c
     for (int part = 0; part < kParts; ++part) {
       Weights w;
       std::memcpy(&w, wx + part * kFloats / 2, sizeof w);
-      w *= inside[part];  // behind this sample's weights are the next one's
+      w *= inside[part];  // this sample's weights are followed by the next one's
       twice<kFloats>(w, row[part]);
       row[part] *= value;
     }

@@ -37,7 +37,7 @@ struct Touched {
   }
 };
 
-/// Whether a sample is on the grid at all: the middle weight of a footprint on the grid is never 0.
+/// True if a sample touches the grid at all: the middle weight of a footprint on the grid is never 0.
 bool is_somewhere(const Tiling& t, const float* weights, std::int64_t sample) {
   return weights[sample * t.dims * t.width + t.width / 2] != 0;
 }
@@ -53,7 +53,7 @@ void for_touched_tiles(const Tiling& t, const std::int32_t* starts, const Visit&
       for (int i = 0; i < x.count; ++i) visit((z.tiles[k] * t.tiles[1] + y.tiles[j]) * t.tiles[2] + x.tiles[i]);
 }
 
-/// Tiles with many samples (the dense centre) are gathered in several pieces, which are then added in order.
+/// Cuts tiles with many samples (the dense centre) into several pieces, whose sums are then added in order.
 void cut_pieces(const std::vector<std::int64_t>& offsets, std::int64_t most, HostLists& lists) {
   for (std::size_t tile = 0; tile + 1 < offsets.size(); ++tile) {
     const std::int64_t begin = offsets[tile], count = offsets[tile + 1] - begin;
@@ -69,16 +69,16 @@ void cut_pieces(const std::vector<std::int64_t>& offsets, std::int64_t most, Hos
 }
 
 constexpr double kTurn = 4294967296.0;       // 2^32
-constexpr double kWholeParts = 0x1.8p52;     // what is added to it loses its fraction, to the nearest even number
-constexpr double kMostTurns = 0x1p19;        // of which the sum keeps the last 32 bits before the point
-constexpr std::int64_t kTurnsAtOnce = 1536;  // whole samples of any dimension
+constexpr double kWholeParts = 0x1.8p52;     // adding this rounds away the fraction, to the nearest even number
+constexpr double kMostTurns = 0x1p19;        // the sum keeps the last 32 bits before the point of numbers up to this
+constexpr std::int64_t kTurnsAtOnce = 1536;  // a multiple of all dimensions: whole samples
 
 ECHOTRAIN_INLINE std::uint32_t part_of_turn(double k) {
   const auto part = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(k * kTurn + kWholeParts));
   return part - (part == kNoTurns ? 1 : 0);
 }
 
-/// False where a coordinate is large or not finite; its part is then of no use.
+/// Returns false where a coordinate is large or not finite; its part is then of no use.
 ECHOTRAIN_CLONES bool parts_of_turns(const double* k, std::int64_t n, std::uint32_t* parts) {
   std::uint64_t bad = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -89,7 +89,7 @@ ECHOTRAIN_CLONES bool parts_of_turns(const double* k, std::int64_t n, std::uint3
 }
 
 #if defined(__SSE2__)
-/// Writes past the caches: a device that copies from lines which many cores have just written has to ask those for
+/// Writes past the caches: a device that copies lines which many cores have just written has to ask those cores for
 /// them.
 void store(const std::uint32_t* from, std::int64_t n, std::uint32_t* to) {
   std::int64_t i = 0;
@@ -157,8 +157,8 @@ std::int64_t most_of_piece(const NufftTuning& tuning, std::int64_t slot_points) 
   return std::clamp<std::int64_t>(8 * slot_points, std::min<std::int64_t>(512, most), most);
 }
 
-/// A counting sort. Samples are cut into stretches; a stretch writes its part of a tile's list after those of the
-/// stretches before it.
+/// Lists the tiles by a counting sort. Samples are cut into stretches; a stretch writes its part of a tile's list after
+/// those of the stretches before it.
 TileLists list_tiles(ThreadPool& threads, const Tiling& t, const std::int32_t* starts, const float* weights,
                      std::int64_t count) {
   const auto tiles = static_cast<std::size_t>(t.tiles[0]) * t.tiles[1] * t.tiles[2];
@@ -213,7 +213,7 @@ void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, HostView<co
                    std::int32_t* starts, float* weights) {
   const Tiling& t = plan.tiling;
   const int dims = t.dims, width = t.width;
-  std::vector<FootprintWeights> windows;  // of the axes, slowest first
+  std::vector<FootprintWeights> windows;  // one per axis, slowest first
   for (int a = 3 - dims; a < 3; ++a)
     windows.emplace_back(KaiserBessel(width, static_cast<double>(t.grid[a]) / t.image[a]));
   threads.parallel_for(plan.samples, kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -223,7 +223,7 @@ void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, HostView<co
       for (int a = 0; a < dims; ++a) finite = finite && std::isfinite(coordinates[s * dims + a]);
       for (int a = 0; a < dims; ++a) {
         const std::int64_t at = s * dims + a;
-        if (!finite) {  // nowhere
+        if (!finite) {  // it lies nowhere
           starts[at] = 0;
           std::fill_n(weights + at * width, width, 0.0f);
           continue;

@@ -1,6 +1,6 @@
-// Plans made on the device. Samples are sorted once, by the tile that holds the first point of their footprint (a
-// stable radix sort: the same order in every run). A tile's list is then made of stretches of that order: those of the
-// tile itself, and of the tiles before it whose samples reach it.
+// Makes NUFFT plans on the device. Samples are sorted once, by the tile that holds the first point of their footprint
+// (a stable radix sort: the same order in every run). A tile's list then consists of stretches of that order: those of
+// the tile itself, and of the tiles before it whose samples reach it.
 #include <algorithm>
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
@@ -20,13 +20,13 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::int64_t kFewSamples = 1 << 12;     // whose coordinates are read from host memory directly
-constexpr std::int64_t kStagedSamples = 1 << 20;  // whose coordinates travel to the device in one copy
-constexpr std::int64_t kLeastStaged = 1 << 12;    // that are worth a thread
+constexpr std::int64_t kFewSamples = 1 << 12;     // samples up to which coordinates are read from host memory directly
+constexpr std::int64_t kStagedSamples = 1 << 20;  // samples up to which coordinates are copied to the device at once
+constexpr std::int64_t kLeastStaged = 1 << 12;    // samples that are worth a thread
 constexpr int kPieceOfHome = 512;                 // samples of a home tile that a warp lists at a time
 constexpr unsigned kWholeWarp = 0xffffffffu;
 
-/// Where a footprint lies along an axis: `start` before it is wrapped to the grid, and `shift`.
+/// The place of a footprint along an axis: `start` before it is wrapped to the grid, and `shift`.
 struct Placed {
   std::int64_t start;
   float shift;
@@ -36,7 +36,7 @@ __device__ Placed placed(double k, int width, int extent) {
   return {static_cast<std::int64_t>(start), static_cast<float>(start - edge)};
 }
 __device__ Placed placed(std::uint32_t turns, int width, int extent) {
-  // In parts of 2^-32 cells, exactly.
+  // The product is exact in parts of 2^-32 cells.
   const std::int64_t edge = static_cast<std::int64_t>(turns) * extent - (static_cast<std::int64_t>(width) << 31);
   const std::int64_t start = (edge + 0xffffffffll) >> 32;
   return {start, static_cast<float>(static_cast<std::uint32_t>((start << 32) - edge)) * 0x1p-32f};
@@ -44,9 +44,9 @@ __device__ Placed placed(std::uint32_t turns, int width, int extent) {
 __device__ bool is_somewhere(double k) { return isfinite(k); }
 __device__ bool is_somewhere(std::uint32_t turns) { return turns != kNoTurns; }
 
-/// How samples are sorted: by home, the tile that holds the first point of a footprint. Homes of a bin, 1, 2 or 4 along
-/// each axis, have numbers next to each other, so that one order serves the tiles' lists and interpolation. A bin at
-/// the grid's end may have homes beyond it, where no sample is. Samples that are nowhere come last.
+/// The sort keys of samples: their home, the tile that holds the first point of a footprint. Homes of a bin, 1, 2 or 4
+/// along each axis, have consecutive numbers, so that one order serves the tiles' lists and interpolation. A bin at the
+/// grid's end may have homes beyond it, which hold no sample. Samples that lie nowhere come last.
 struct Homes {
   std::int32_t in_bin[3];  ///< homes of a bin along each axis
   std::int32_t bins[3];
@@ -54,7 +54,7 @@ struct Homes {
   __host__ __device__ int of_bin() const { return in_bin[0] * in_bin[1] * in_bin[2]; }
   __host__ __device__ std::int32_t count() const { return bins[0] * bins[1] * bins[2] * of_bin(); }
   __host__ __device__ int ways() const { return reach[0] * reach[1] * reach[2]; }
-  /// `at`: of the tile along each axis.
+  /// `at`: the tile's index along each axis.
   __host__ __device__ std::int32_t number(const std::int32_t (&at)[3]) const {
     std::int32_t bin = 0, inside = 0;
     for (int a = 0; a < 3; ++a) {
@@ -77,7 +77,7 @@ Homes homes_of(const Tiling& t) {
   Homes h{};
   for (int a = 0; a < 3; ++a) {
     const bool there = a >= 3 - t.dims;
-    // A tile of a small grid is smaller than others, and so are its bins.
+    // Tiles of a small grid are smaller, and so are its bins.
     const std::int32_t full = t.dims == 1 ? 64 : t.dims == 2 ? 8 : 4;
     h.in_bin[a] = there ? bin_edge(a, t.dims, t.width) / full : 1;
     h.bins[a] = (t.tiles[a] + h.in_bin[a] - 1) / h.in_bin[a];
@@ -87,14 +87,15 @@ Homes homes_of(const Tiling& t) {
   return h;
 }
 
-/// How many tiles along an axis a footprint touches: its home, and those behind it, also around the grid's end.
+/// The number of tiles along an axis that a footprint touches: its home, and those behind it, also around the grid's
+/// end.
 __host__ __device__ inline int touched(const Tiling& t, int axis, std::int32_t start) {
   if (axis < 3 - t.dims) return 1;
   const std::int32_t end = start + t.width, tile = t.tile[axis], first = start / tile;
   if (end <= t.grid[axis]) return (end - 1) / tile - first + 1;
   return t.tiles[axis] - first + (end - t.grid[axis] - 1) / tile + 1;
 }
-/// The same along all axes, 4 bits each: at most kWidest. `start`: 0 along axes that do not exist.
+/// The numbers of tiles along all axes, 4 bits each: at most kWidest. `start`: 0 along axes that do not exist.
 __host__ __device__ inline std::uint16_t touched(const Tiling& t, const std::int32_t (&start)[3]) {
   return static_cast<std::uint16_t>(touched(t, 0, start[0]) << 8 | touched(t, 1, start[1]) << 4 |
                                     touched(t, 2, start[2]));
@@ -106,7 +107,7 @@ struct Way {
   __host__ __device__ bool taken(std::uint16_t touched) const {
     return ahead[0] < (touched >> 8) && ahead[1] < (touched >> 4 & 15) && ahead[2] < (touched & 15);
   }
-  /// The next way, the last axis first.
+  /// Steps to the next way, the last axis first.
   __host__ __device__ void advance(const Homes& h) {
     if (++ahead[2] < h.reach[2]) return;
     ahead[2] = 0;
@@ -135,8 +136,8 @@ __host__ __device__ inline std::int32_t begin_of(const Tiling& t, const Homes& h
   return h.number(home);
 }
 
-/// Of the samples `first` .. first + n - 1, with their `coordinates`: component 0 = x, double or turns. One thread per
-/// sample. `homes`, `samples`, `touches`: what samples are sorted with, or nullptr.
+/// Places the samples `first` .. first + n - 1 with these `coordinates`: component 0 = x, double or turns. One thread
+/// per sample. `homes`, `samples`, `touches`: the sort's input, or nullptr.
 template <int Dims, class T>
 __global__ void footprint_kernel(Tiling t, Homes h, const T* coordinates, std::int64_t first, std::int64_t n,
                                  Footprint* footprints, std::uint32_t* homes, std::int32_t* samples,
@@ -173,7 +174,7 @@ __global__ void footprint_kernel(Tiling t, Homes h, const T* coordinates, std::i
   }
 }
 
-/// touched, of samples in their order.
+/// Puts `touched` in the samples' new order.
 __global__ void reorder_kernel(const std::uint16_t* touched, const std::int32_t* order, std::int64_t n,
                                std::uint16_t* in_order) {
   ECHOTRAIN_GRID_STRIDE(i, n) in_order[i] = touched[order[i]];
@@ -189,7 +190,7 @@ __global__ void offsets_kernel(const std::uint32_t* keys, std::int64_t n, std::i
   }
 }
 
-/// How lists are cut: the number of pieces, of pieces in lists that have several, and of such lists.
+/// The result of cutting lists: the number of pieces, of pieces in lists that have several, and of such lists.
 struct Cut {
   std::int32_t pieces, slots, split;
 };
@@ -199,14 +200,14 @@ struct AddCuts {
   }
 };
 
-/// Lists that follow each other: list i begins where key i * keys does.
+/// Consecutive lists: list i begins at the first key of i * keys.
 struct Lists {
-  const std::int64_t* offsets;  ///< of keys
+  const std::int64_t* offsets;  ///< offsets of keys
   std::int64_t count, keys, last;
   __device__ std::int64_t begin(std::int64_t i) const { return offsets[min(i * keys, last)]; }
 };
 
-/// `least`: pieces of an empty list. cuts: [lists + 1], the last is nothing.
+/// `least`: pieces of an empty list. cuts: [lists + 1]; the last is empty.
 __global__ void cut_kernel(Lists lists, std::int64_t most, std::int32_t least, Cut* cuts) {
   ECHOTRAIN_GRID_STRIDE(i, lists.count + 1) {
     const std::int64_t size = i < lists.count ? lists.begin(i + 1) - lists.begin(i) : 0;
@@ -231,7 +232,7 @@ __global__ void tile_pieces_kernel(Lists tiles, const Cut* before, Piece* pieces
   }
 }
 
-/// The last list has the samples that are nowhere, which no bin has.
+/// The last list holds the samples that lie nowhere, which belong to no bin.
 __global__ void bin_pieces_kernel(Tiling t, Homes h, Lists bins, const Cut* before, BinPiece* pieces) {
   ECHOTRAIN_GRID_STRIDE(i, bins.count) {
     const std::int64_t begin = bins.begin(i), size = bins.begin(i + 1) - begin;
@@ -291,9 +292,9 @@ __global__ void count_ways_kernel(Homes h, const HomePiece* pieces, const Cut* p
   }
 }
 
-/// A tile's list: what comes to it, way after way, a home's pieces in order. Turns counts[piece, way] into where in the
-/// list they begin. sizes: of the lists. One thread per way of a tile; a tile's `lanes`, a power of 2 up to 32, are
-/// next to each other.
+/// Joins a tile's list: the samples that come to it, way after way, a home's pieces in order. Turns counts[piece, way]
+/// into their begins in the list. sizes: those of the lists. One thread per way of a tile; a tile's `lanes`, a power of
+/// 2 up to 32, are next to each other.
 __global__ void join_ways_kernel(Tiling t, Homes h, int lanes, const Cut* pieces_before, std::int32_t* counts,
                                  std::int64_t* sizes) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -326,7 +327,7 @@ __global__ void join_ways_kernel(Tiling t, Homes h, int lanes, const Cut* pieces
   if (there && lane == 0) sizes[number] = size;
 }
 
-/// `begins`: [piece, way] of join_ways_kernel(). One warp per piece; a lane keeps where a way's next sample goes.
+/// `begins`: [piece, way] of join_ways_kernel(). One warp per piece; a lane keeps the place of a way's next sample.
 __global__ void list_kernel(Tiling t, Homes h, const HomePiece* pieces, const Cut* pieces_end,
                             const std::int32_t* order, const std::uint16_t* touched, const std::int32_t* begins,
                             const std::int64_t* offsets, std::int32_t* list) {
@@ -367,23 +368,23 @@ void with_temporary(Context& context, const char* what, const Work& work) {
   check(work(memory.data(), bytes), what);
 }
 
-/// Blocks for that many threads, not in a loop.
+/// The blocks for that many threads, without a loop.
 unsigned blocks_of(std::int64_t threads) {
   return static_cast<unsigned>(std::max<std::int64_t>(1, (threads + kThreads - 1) / kThreads));
 }
 
-/// What footprint_kernel() fills in beside footprints.
+/// The keys that footprint_kernel() fills in beside footprints.
 struct Keys {
   Array<std::uint32_t> homes;
   Array<std::int32_t> samples;
   Array<std::uint16_t> touched;
 };
 
-/// Samples by their homes, in order within each, and where each home's begin.
+/// Samples sorted by their homes, in order within each, and the begin of each home.
 struct Sorted {
   Array<std::int32_t> order;
-  Array<std::uint16_t> touched;  ///< in that order
-  Array<std::int64_t> offsets;   ///< [homes + 2]: those that are nowhere are the last home's
+  Array<std::uint16_t> touched;  ///< [sample], in the sorted order
+  Array<std::int64_t> offsets;   ///< [homes + 2]: samples that lie nowhere are the last home's
 };
 Sorted sort(Context& context, const Homes& h, Keys keys) {
   const cudaStream_t stream = stream_of(context);
@@ -404,7 +405,7 @@ Sorted sort(Context& context, const Homes& h, Keys keys) {
   return sorted;
 }
 
-/// before[i]: what lists before list i are cut into; before[lists]: what all are.
+/// before[i]: the sum of the cuts of lists before list i; before[lists]: of all lists.
 Array<Cut> cut_lists(Context& context, const Lists& lists, std::int64_t most, std::int32_t least) {
   const cudaStream_t stream = stream_of(context);
   Array<Cut> cuts = context.allocate<Cut>({lists.count + 1}), before = context.allocate<Cut>({lists.count + 1});
@@ -429,7 +430,8 @@ void launch_footprints(Context& context, NufftPlan::Impl& plan, const Homes& h, 
   check_launch("footprint");
 }
 
-/// `stage`(first sample, samples, to) writes what travels, by all threads. While a part travels, the next is staged.
+/// Copies coordinates in parts. `stage`(first sample, samples, to) writes one part, by all threads, while the part
+/// before it is copied.
 template <class T, class Stage>
 void make_footprints(Context& context, NufftPlan::Impl& plan, const Homes& h, Keys& keys, const Stage& stage) {
   const std::int64_t n = plan.samples, dims = plan.tiling.dims;
@@ -473,13 +475,13 @@ void make_footprints(Context& context, HostView<const double> coordinates, Nufft
     });
 }
 
-/// What the tiles' lists are made of: of each home, where its samples' stretches lie in the lists.
+/// The sources of the tiles' lists: for each home, the places of its samples' stretches in the lists.
 struct Ways {
   std::int64_t most_pieces = 0;
   Array<HomePiece> pieces;
   Array<Cut> before;
   Array<std::int32_t> begins;
-  Array<std::int64_t> offsets;  ///< [tiles + 1]: of the tiles' lists
+  Array<std::int64_t> offsets;  ///< [tiles + 1]: begins of the tiles' lists
 };
 Ways find_ways(Context& context, const NufftPlan::Impl& plan, const Homes& h, const Sorted& sorted) {
   const cudaStream_t stream = stream_of(context);
@@ -508,7 +510,7 @@ Ways find_ways(Context& context, const NufftPlan::Impl& plan, const Homes& h, co
   return ways;
 }
 
-/// Lists of tiles for gridding, and with NufftUse::all the order and the bins of interpolation.
+/// Makes the lists of tiles for gridding, and with NufftUse::all the order and the bins of interpolation.
 void list_samples_of(Context& context, NufftPlan::Impl& plan, const Homes& h, Keys keys) {
   const cudaStream_t stream = stream_of(context);
   const Tiling& t = plan.tiling;
@@ -548,7 +550,7 @@ void list_samples_of(Context& context, NufftPlan::Impl& plan, const Homes& h, Ke
   find_reach(context, plan);
 }
 
-/// The windows used so far: computing one takes longer than all the rest of a small plan.
+/// A cache of the windows used so far: computing one takes longer than all the rest of a small plan.
 class KnownWindows {
  public:
   WindowPolynomial get(int width, double ratio, double error) {
@@ -569,7 +571,7 @@ class KnownWindows {
   std::map<std::tuple<int, double, double>, WindowPolynomial> known_;
 };
 
-/// How exactly to sum, and the windows for it.
+/// Chooses the precision of sums, and the windows for it.
 void set_windows(Context& context, NufftPlan::Impl& plan) {
   const Tiling& t = plan.tiling;
   plan.sums = sums_within_slack(plan.options, plan.image);

@@ -1,8 +1,8 @@
-// A tile's sum as a matrix product on the tensor cores,
+// The sum over a tile as a matrix product on the tensor cores,
 //   tile[point, coil] = sum over samples of weight[point, sample] value[sample, coil],
-// as exactly as the kernel deserves (Sums). Fp32's accuracy takes operands split into two tf32 parts each, of which
-// three products are added (the product left out is 2^-22 of the whole). Parts in bf16 take half the operations and
-// leave 4e-6; tf32 without parts leaves 3e-4. Source: Markidis et al., IPDPSW 2018.
+// as precise as the kernel's error warrants (Sums). Fp32's accuracy takes operands split into two tf32 parts each, of
+// which three products are added (the product left out is 2^-22 of the whole). Parts in bf16 take half the operations
+// and leave 4e-6; tf32 without parts leaves 3e-4. Source: Markidis et al., IPDPSW 2018.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace echotrain::numerics::cuda {
 
 constexpr int kDepth = 16;  // samples of a step; a lane holds four neighbouring ones
 
-/// By how much the weights of coarse sums are raised before the tensor core cuts them to tf32: what is cut on average.
+/// The factor by which the weights of coarse sums are raised before the tensor core truncates them to tf32: the mean
+/// truncation.
 constexpr float kBeforeCut = 1 + 3.4e-4f;
 
 /// sum[16, 8] += a[16, 8] b[8, 8] on the tensor cores; the fragments' layout is PTX's for mma.m16n8k8.tf32.
@@ -31,10 +32,10 @@ __device__ inline void multiply_add_bf16(float (&sum)[4], const std::uint32_t (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/// Rounded to tf32's 10 explicit mantissa bits, in the bits that the tensor core reads.
+/// Rounds to tf32's 10 explicit mantissa bits, in the bits that the tensor core reads.
 __device__ inline std::uint32_t rounded_tf32(float v) { return __float_as_uint(v) + 0x1000u; }
 
-/// A number as two tf32 numbers, the first rounded. The tensor core reads no more bits than that.
+/// A number as two tf32 numbers, the first rounded. The tensor core reads only these bits.
 struct Split {
   std::uint32_t high, low;
 };
@@ -55,7 +56,7 @@ __device__ inline Split split_bf16(float lower, float upper) {
   return {high, pack_bf16(lower - __uint_as_float(high << 16), upper - __uint_as_float(high & 0xffff0000u))};
 }
 
-/// What a lane holds of a step's factor b, for one operation's 8 columns: of four samples. Coarse sums need no `low`.
+/// A lane's part of a step's factor b, for one operation's 8 columns: of four samples. Coarse sums need no `low`.
 template <Sums Exactness>
 struct Right {
   std::uint32_t high[4], low[4];
@@ -77,8 +78,8 @@ struct Right {
 };
 
 /// sum[16 points, 8 columns of `Count` operations] += their products over a step's kDepth samples. `upper`, `lower`:
-/// the lane's weights of its four samples at points `row` and `row` + 8. Tensor cores add with less than fp32's care
-/// (they cut what does not fit), so sums that shall be exact are short: a step, or half of it.
+/// the lane's weights of its four samples at points `row` and `row` + 8. Tensor cores add less precisely than fp32
+/// (they truncate), so sums that must be precise are short: a step, or half of it.
 template <Sums Exactness, int Count>
 __device__ __forceinline__ void add_products(const float4& upper, const float4& lower,
                                              const Right<Exactness> (&right)[Count], float (&sum)[Count][4]) {
@@ -156,7 +157,7 @@ struct PointWeights {
   using S = Staged<Dims, Columns>;
   const typename S::Weights& weight;
   int sample, row;
-  float4 x, xy[2];  // what all of the tile's points share
+  float4 x, xy[2];  // factors that all of the tile's points share
 
   __device__ __forceinline__ PointWeights(const typename S::Weights& all, int first, int row_)
       : weight(all), sample(first), row(row_) {
@@ -167,7 +168,7 @@ struct PointWeights {
     }
   }
   __device__ __forceinline__ float4 of(int q) const { return *reinterpret_cast<const float4*>(&weight[q][sample]); }
-  /// At point 16 m + row + 8 half.
+  /// The weights at point 16 m + row + 8 half.
   __device__ __forceinline__ float4 at(int m, int half) const {
     if constexpr (Dims == 1) return of(16 * m + row + 8 * half);
     if constexpr (Dims == 2) return multiplied(x, of(S::kY + 2 * m + half));
@@ -175,12 +176,12 @@ struct PointWeights {
   }
 };
 
-/// Adds kDepth samples from `first` on. `value`: of the batch.
+/// Adds kDepth samples of the batch from `first` on. `value`: a value of the batch.
 template <int Dims, int Columns, Sums Exactness>
 __device__ __forceinline__ void add_samples(const float (&value)[kBatch][Staged<Dims, Columns>::kValueStride],
                                             const typename Staged<Dims, Columns>::Weights& weight, int first, int lane,
                                             LaneSums<Columns>& sum) {
-  const int row = lane / 4, column = lane % 4;  // of the operation's fragments
+  const int row = lane / 4, column = lane % 4;  // row and column of the operation's fragments
   const int sample = first + 4 * column;
   float v[4][Columns];
 #pragma unroll

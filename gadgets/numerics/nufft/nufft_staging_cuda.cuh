@@ -1,5 +1,5 @@
-// How a warp that grids a piece of a tile's list gets its samples: looked up well ahead, copied to shared memory in
-// batches, and their kernel weights worked out there, once for all coils.
+// The staging of samples for a warp that grids a piece of a tile's list: they are looked up well ahead, copied to
+// shared memory in batches, and their kernel weights computed there, once for all coils.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, int bytes
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(target), "l"(from), "n"(kBytes), "r"(bytes)
                  : "memory");
 }
-/// Starts copying 16 bytes, or writing zeros. Fewer instructions than with a number of bytes.
+/// Starts copying 16 bytes, or writing zeros. It takes fewer instructions than with a number of bytes.
 __device__ __forceinline__ void copy_or_clear(void* to, const void* from, bool clear) {
   const auto target = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, p; }" ::"r"(target),
@@ -33,23 +33,23 @@ __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" :
 /// Waits for all copies but those of the last group.
 __device__ inline void wait_for_copies_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
-/// Where number `i` of a sample's values lies.
+/// The place of number `i` of a sample's values.
 __device__ __forceinline__ int swizzled(int i, int sample) { return i ^ (sample & 8); }
 
-/// How a warp's shared memory is laid out.
+/// The layout of a warp's shared memory.
 template <int Dims, int Columns>
 struct Staged {
   using T = TileShape<Dims>;
   static constexpr int kCoils = kCoilsPerMma * Columns;
   // Weights of a sample are spread over the points of the tile's axes: x, then y, then z.
   static constexpr int kY = T::kX, kZ = kY + (Dims > 1 ? T::kY : 0), kSpread = kZ + (Dims > 2 ? T::kZ : 0);
-  // These strides, and swizzled(), put what a warp reads at once into different banks.
+  // These strides, and swizzled(), put the simultaneous reads of a warp into different banks.
   static constexpr int kValueStride = Columns == 4 ? 36 : 20, kWeightStride = kBatch + 16;
-  using Values = float[2][kBatch][kValueStride];  ///< of two batches
+  using Values = float[2][kBatch][kValueStride];  ///< values of two batches
   using Weights = float[kSpread][kWeightStride];
 };
 
-/// Where a sample lies in a tile, and its density.
+/// The place of a sample in a tile, and its density.
 template <int Dims>
 struct Placed {
   int start[Dims];  // slowest axis first
@@ -60,16 +60,16 @@ struct Placed {
 struct PieceSamples {
   Piece piece;
   TilePlace place;
-  const std::int32_t* list;    ///< the piece's own
-  const char* first_value;     ///< of sample 0 and the first of the coils
+  const std::int32_t* list;    ///< the piece's own part of the list
+  const char* first_value;     ///< value of sample 0 and the first of the coils
   std::uint32_t value_stride;  ///< bytes from sample to sample
-  int coils;                   ///< gridded now
+  int coils;                   ///< coils gridded now
   bool paired;                 ///< values of two coils lie at multiples of 16 bytes
-  bool whole;                  ///< and all of the warp's coils are there
+  bool whole;                  ///< `paired`, and all of the warp's coils exist
 };
 
-/// The lane's sample of batch b of a piece's list, or -1. Called well ahead, as each step of the look-up waits for the
-/// one before.
+/// The lane's sample of batch b of a piece's list, or -1. Call it well ahead, as each step of the look-up waits for the
+/// previous one.
 __device__ __forceinline__ std::int32_t listed_sample(const std::int32_t* list, int count, int b, int lane) {
   const int i = b * kBatch + lane;
   return i < count ? list[i] : -1;
@@ -137,7 +137,7 @@ __device__ __forceinline__ void note_weights(const PlanView& plan, const Placed<
                                   [&](int z, float w) { weight[T::kX + T::kY + z][lane] = w; });
 }
 
-/// Starts copying batch b. `mine`: the lane's sample of it. Neighbouring lanes copy neighbouring coils.
+/// Starts copying batch b. `mine`: the lane's sample of that batch. Neighbouring lanes copy neighbouring coils.
 template <int Dims, int Columns>
 __device__ __forceinline__ void start_copies(const PieceSamples& samples, int b, std::int32_t mine, int lane,
                                              typename Staged<Dims, Columns>::Values& value) {

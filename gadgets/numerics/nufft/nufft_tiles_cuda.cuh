@@ -1,4 +1,4 @@
-// The tiles of the grid that gridding sums on the device.
+// The tiles of the grid on the device, as gridding sums them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Points of a full tile along each axis, slowest first, by dimensions.
+/// The points of a full tile along each axis, slowest first, by dimensions.
 template <int Dims>
 struct TileShape;
 template <>
@@ -24,7 +24,7 @@ struct TileShape<3> {
   static constexpr int kX = 4, kY = 4, kZ = 4;
 };
 
-/// What the kernels need of a plan, passed to them by value.
+/// The parts of a plan that the kernels need, passed to them by value.
 struct PlanView {
   Tiling tiling;
   Windows windows;
@@ -48,12 +48,12 @@ __device__ inline TilePlace place_of(const Tiling& t, std::int32_t tile) {
   return place;
 }
 
-/// Points of the whole grid.
+/// The number of points of the whole grid.
 __device__ inline std::int64_t grid_points(const Tiling& t) {
   return static_cast<std::int64_t>(t.grid[0]) * t.grid[1] * t.grid[2];
 }
 
-/// Sets `offset` to where a tile's point lies in the grid. False where the tile ends before that point.
+/// Sets `offset` to the place of a tile's point in the grid. Returns false where the tile ends before that point.
 template <int Dims>
 __device__ __forceinline__ bool find_point(const Tiling& t, const TilePlace& place, int point, std::int64_t& offset) {
   using T = TileShape<Dims>;

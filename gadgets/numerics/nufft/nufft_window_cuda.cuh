@@ -26,7 +26,7 @@ __device__ inline float window_at(const WindowPolynomial& window, int width, flo
   return window_of<Terms>(window, 1 - v * v);
 }
 
-/// Whether `terms` coefficients are enough for all of them.
+/// True if `terms` coefficients are enough for all windows.
 inline bool are_short(const WindowPolynomial* windows, int terms) {
   for (int a = 0; a < 3; ++a)
     for (int k = terms; k < WindowPolynomial::kMostTerms; ++k)

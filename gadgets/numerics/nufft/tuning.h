@@ -1,7 +1,8 @@
 // The way a NUFFT plan cuts its work into tiles of the grid and pieces of their samples. It changes the order of sums
 // and so the last bits of a result, never its accuracy. The software of Sumanaweera and Liu, "Medical Image
-// Reconstruction with the FFT", GPU Gems 2, chapter 48, section 48.4.3, tries ways out on each machine; here that
-// brought less than 5 % (docs/performance.md), so that the same problem has the same bits on every machine of a kind.
+// Reconstruction with the FFT", GPU Gems 2, chapter 48, section 48.4.3, tries several ways on each machine. Here that
+// gains less than 5 % (docs/performance.md), so the way is fixed, and the same problem gives the same bits on every
+// machine of a kind.
 #pragma once
 
 #include <cstdint>
