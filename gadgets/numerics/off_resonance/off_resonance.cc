@@ -49,7 +49,7 @@ std::shared_ptr<const OffResonance> OffResonance::make(Context& context, HostVie
   made->weights_ =
       context.upload<cfloat>({weights.data(), {static_cast<std::int64_t>(made->times_s_.size()), segments.count()}});
   made->at_s_ = context.upload<double>({segments.at_s.data(), {segments.count()}});
-  made->segments_.weights = {};  // they are where the context computes
+  made->segments_.weights = {};  // they are on the context's device now
   context.synchronize();         // from here on it may be used on other streams
   return made;
 }

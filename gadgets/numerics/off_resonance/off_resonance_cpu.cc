@@ -9,7 +9,7 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = 16 * 1024;  // products per piece
-constexpr std::int64_t kVoxels = 256;       // whose phases are kept for all coils
+constexpr std::int64_t kVoxels = 256;       // voxels whose phases are kept for all coils
 
 const float* floats(const cfloat* values) { return reinterpret_cast<const float*>(values); }
 float* floats(cfloat* values) { return reinterpret_cast<float*>(values); }
@@ -34,7 +34,8 @@ ECHOTRAIN_CLONES void multiply_numbers(const float* a, const float* b, float* to
   }
 }
 
-/// Calls work(segment, first voxel, voxels, phases) for all voxels and the job's segments, of a voxel in their order.
+/// Calls work(segment, first voxel, voxels, phases) for all voxels and the job's segments; for one voxel, in the
+/// segments' order.
 template <class Work>
 void for_phases(Context& context, const SegmentJob& job, const FieldPhases& p, const Work& work) {
   const std::int64_t blocks = (p.voxels + kVoxels - 1) / kVoxels;

@@ -5,7 +5,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kCoils = 4;  // that share a voxel's phase
+constexpr int kCoils = 4;  // coils that share a voxel's phase
 
 __device__ inline float2 phase_of(const FieldPhases& p, std::int64_t segment, std::int64_t voxel) {
   const double cycles = p.sign * p.at_s[segment] * static_cast<double>(p.field_hz[voxel]);

@@ -53,7 +53,7 @@ OffResonanceNormal::OffResonanceNormal(Context& context, HostView<const double> 
     diagonal_ += part->diagonal();
     parts_.push_back(part);
   }
-  // Of voxels of one frequency, whose matrix is the sum of all Q_l; none of its eigenvalues is negative.
+  // For voxels of one frequency, the matrix is the sum of all Q_l, none of whose eigenvalues is negative.
   for (std::int64_t v = 0; v < sum.size(); ++v) sum.data()[v] = std::max(sum.data()[v], 0.0f);
   circulant_ = context.allocate<float>(field->image());
   context.copy<float>(sum.view(), circulant_.view());

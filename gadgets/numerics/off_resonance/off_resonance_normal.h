@@ -1,4 +1,4 @@
-// F^H W F where the field is off, as a sum of convolutions.
+// The normal operator F^H W F of samples taken in an inhomogeneous field (off-resonance), as a sum of convolutions.
 #pragma once
 
 #include <memory>
@@ -11,22 +11,22 @@
 
 namespace echotrain::numerics {
 
-/// The element (r, r') of F^H W F is sum_s W_s exp(2 pi i k_s.(r - r')) exp(2 pi i (f(r') - f(r)) t_s). With
-/// exp(2 pi i g t) = sum_l b_l(t) exp(2 pi i g T_l) for all differences g of frequencies, F^H W F = sum_l conj(E_l) Q_l
-/// E_l, where E_l = exp(2 pi i f T_l) and Q_l is the convolution that the weights W b_l give. The b_l are real, because
-/// every difference occurs with either sign, so that each Q_l is a ToeplitzOperator; differences span twice the
-/// frequencies, so that there are about twice the segments of one transform, but no pairs of them and no transforms to
+/// The element (r, r') of F^H W F is sum_s W_s exp(2 pi i k_s.(r - r')) exp(2 pi i (f(r') - f(r)) t_s). With exp(2 pi i
+/// g t) = sum_l b_l(t) exp(2 pi i g T_l) for all differences g of frequencies, F^H W F = sum_l conj(E_l) Q_l E_l, where
+/// E_l = exp(2 pi i f T_l) and Q_l is the convolution that the weights W b_l give. The b_l are real, because every
+/// difference occurs with either sign, so that each Q_l is a ToeplitzOperator; differences span twice the frequencies,
+/// so that there are about twice the segments of one transform, but neither pairs of segments nor transforms to
 /// samples. Source: Fessler et al., IEEE TSP 53(9), 2005, sec. IV.
 ///
 /// It is Hermitian to rounding; eigenvalues near 0 may be negative by `accuracy` of the largest.
 class OffResonanceNormal final : public NormalOperator {
  public:
   struct Options {
-    double accuracy = 1e-3;  ///< of segments, relative to the diagonal
-    NufftOptions nufft;      ///< of each Q_l: options_for_accuracy(.., twice the image)
+    double accuracy = 1e-3;  ///< accuracy of the segments, relative to the diagonal
+    NufftOptions nufft;      ///< options of each Q_l: options_for_accuracy(.., twice the image)
   };
   /// coordinates: [sample, dims], cycles/pixel; weights: [sample]; `field`: for the same samples and image. Waits for
-  /// the device. std::invalid_argument as time_segments(), and for what does not fit.
+  /// the device. Throws std::invalid_argument as time_segments() does, and for shapes that do not fit.
   OffResonanceNormal(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                      std::shared_ptr<const OffResonance> field, const Options& options);
 

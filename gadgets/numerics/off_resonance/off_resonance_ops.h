@@ -1,4 +1,4 @@
-// Products of off-resonance on each backend; arguments were checked.
+// The products of off-resonance correction on each backend; arguments were checked.
 #pragma once
 
 #include "gadgets/numerics/core/backends.h"
@@ -6,7 +6,7 @@
 
 namespace echotrain::numerics {
 
-/// Some of the segments and the samples or voxels that they are for.
+/// Some of the segments, and the samples or voxels to work on.
 struct SegmentJob {
   std::int64_t coils;
   std::int64_t first, count, of;  ///< segments first .. first + count - 1 of `of`
@@ -28,11 +28,11 @@ struct TimeWeights {
 ECHOTRAIN_BACKENDS(
 /// split[s, l, c] = conj(weight) samples[s, c]
 void split_samples(Context& context, const SegmentJob& job, const TimeWeights& w, const cfloat* samples, cfloat* split);
-/// samples[s, c] = sum_l weight split[s, l, c], added to what is there unless the job's first segment is the first.
+/// samples[s, c] = sum_l weight split[s, l, c], added to `samples` unless the job's first segment is the first.
 void join_samples(Context& context, const SegmentJob& job, const TimeWeights& w, const cfloat* split, cfloat* samples);
 /// images[l, c, r] = phase image[c, r]
 void spread_segments(Context& context, const SegmentJob& job, const FieldPhases& p, const cfloat* image, cfloat* images);
-/// image[c, r] = sum_l phase images[l, c, r], added to what is there unless the job's first segment is the first.
+/// image[c, r] = sum_l phase images[l, c, r], added to `image` unless the job's first segment is the first.
 void gather_segments(Context& context, const SegmentJob& job, const FieldPhases& p, const cfloat* images, cfloat* image);
 )
 // clang-format on

@@ -29,7 +29,7 @@ Span span_of(std::span<const double> values) {
   return {*least, *most};
 }
 
-/// Equally far apart over `share` of the span.
+/// Times that are equally far apart over `share` of the span.
 std::vector<double> nodes(const Span& span, std::int64_t count, double share) {
   std::vector<double> out(static_cast<std::size_t>(count), 0.5 * (span.first + span.last));
   if (count == 1) return out;
@@ -46,8 +46,8 @@ cdouble moment(const FieldHistogram& field, double t) {
   return sum;
 }
 
-/// Weights of segments at `at` for `times`, and their mean square error at these. Least squares over the voxels: with
-/// m(t) the mean of exp(2 pi i f t), sum_l w_l m(at_l - at_j) = m(t - at_j) for all j.
+/// Computes weights of segments at `at` for `times`, and their mean square error there, by least squares over the
+/// voxels: with m(t) the mean of exp(2 pi i f t), sum_l w_l m(at_l - at_j) = m(t - at_j) for all j.
 TimeSegments fit(Context& context, const FieldHistogram& field, std::vector<double> at, std::span<const double> times) {
   const auto n = static_cast<std::int64_t>(at.size()), m = static_cast<std::int64_t>(times.size());
   HermitianSystem system(context, n, m);
@@ -174,12 +174,12 @@ TimeSegments time_segments(Context& context, const FieldHistogram& field, std::s
         kMostSegments, hz.length(), 1e3 * times.length(), cycles));
   };
   if (!(cycles <= static_cast<double>(kMostSegments))) throw too_many();
-  // The number is found with a few times, at which the error is smooth; weights are then worked out for all.
+  // The number is found with a few times, at which the error is smooth; weights are then computed for all.
   std::vector<double> some(times_s.begin(), times_s.end());
   constexpr double kTimesPerCycle = 6, kLeastTimes = 48;
   const auto enough = static_cast<std::int64_t>(std::ceil(kLeastTimes + kTimesPerCycle * cycles));
   if (static_cast<std::int64_t>(some.size()) > enough) some = nodes(times, enough, 1);
-  // Fewer segments than cycles cannot do. Segments that leave out a little at both ends are better for short spans.
+  // Fewer segments than cycles cannot do. For short spans, segments that leave out a little at both ends are better.
   constexpr double kShares[] = {1, 0.95, 0.9};
   for (auto n = std::max<std::int64_t>(1, static_cast<std::int64_t>(cycles)); n <= kMostSegments; ++n) {
     context.check_stop();

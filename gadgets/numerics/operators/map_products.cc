@@ -10,7 +10,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// [n, voxels], whatever the image's axes are.
+/// The number of voxels of a shape [n, voxels], whatever the image's axes are.
 std::int64_t voxels_of(const Shape& shape) {
   std::int64_t n = 1;
   for (std::size_t a = 1; a < shape.rank(); ++a) n *= shape[a];

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 16 * 1024;  // voxels per piece
 
-/// to = to + a b, or a b; with `conjugated` conj(a). All of n complex numbers.
+/// to = to + a b, or a b; with `conjugated` conj(a). All are n complex numbers.
 template <bool conjugated>
 ECHOTRAIN_INLINE void add_products(const float* a, const float* b, float* to, std::int64_t n, bool add) {
   for (std::int64_t i = 0; i < n; ++i) {

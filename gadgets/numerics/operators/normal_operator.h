@@ -1,4 +1,4 @@
-// F^H W F of one coil: the matrix of a least-squares problem, whatever its samples lie on.
+// A NormalOperator is F^H W F of one coil: the matrix of a least-squares problem, on any sampling.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace echotrain::numerics {
 
-/// What a step of the conjugate gradients does with the vectors around y = A x, for each item of a batch, where the
-/// operator does it in passes of its own.
+/// The vector operations of a conjugate gradients step around y = A x, for each item of a batch, where the operator
+/// does them in passes of its own.
 struct AroundApply {
-  // Before: x = z + beta x, where z is r times its factors. None without `r`.
+  // Before apply: x = z + beta x, where z is r times its factors. Nothing without `r`.
   const cfloat* r = nullptr;      ///< [batch, image...]
   const float* factor = nullptr;  ///< [image...]; nullptr: 1
-  const float* beta = nullptr;    ///< of the first item
-  std::int64_t beta_stride = 0;   ///< to that of the next one
-  // After: y += shift x, and the sums. None without `product`.
+  const float* beta = nullptr;    ///< beta of the first item
+  std::int64_t beta_stride = 0;   ///< distance to that of the next item
+  // After apply: y += shift x, and the sums. Nothing without `product`.
   float shift = 0;
   double* product = nullptr;        ///< [batch]: <x, y>
   double* partial = nullptr;        ///< [batch, around_parts()]: working space
@@ -38,7 +38,7 @@ class NormalOperator {
   virtual Backend backend() const = 0;
   virtual std::uint64_t bytes() const = 0;  ///< memory it holds
   virtual double largest() const = 0;       ///< no eigenvalue is above it
-  virtual double diagonal() const = 0;      ///< the same for every voxel
+  virtual double diagonal() const = 0;      ///< the diagonal element, the same for every voxel
   /// Eigenvalues of a circulant matrix next to the operator, in FFT order, unscaled: C x = IFFT(circulant() FFT(x)) /
   /// voxels. [image...]
   virtual DeviceView<const float> circulant() const = 0;
@@ -50,16 +50,17 @@ class NormalOperator {
   virtual void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
                            DeviceView<cfloat> y) const = 0;
 
-  /// Partial sums of an item that apply_around() needs; 0 where there is no such function.
+  /// The number of partial sums of an item that apply_around() needs; 0 if the operator has no such function.
   virtual std::int64_t around_parts() const { return 0; }
-  /// What `around` says, around apply() (maps of no size), or around apply_sense(), which does nothing before it. The
-  /// caller has checked the shapes. x is written where something is done before.
+  /// Does the operations of `around`, around apply() (maps of no size), or around apply_sense(), which has none before
+  /// it. The caller has checked the shapes. x is written where there is an operation before.
   virtual void apply_around(Context& /*context*/, DeviceView<const cfloat> /*maps*/, DeviceView<cfloat> /*x*/,
                             DeviceView<cfloat> /*y*/, const AroundApply& /*around*/) const {
     throw std::logic_error("this operator does nothing around its application");
   }
 
-  /// The same where another context of this backend computes. Waits for `context`; this one's work must be done.
+  /// Copies the operator to where another context of this backend computes. Waits for `context`; this one's work must
+  /// be done.
   virtual std::shared_ptr<const NormalOperator> copy(Context& context) const = 0;
 };
 

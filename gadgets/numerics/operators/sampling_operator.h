@@ -1,4 +1,4 @@
-// What a scan measures of an image, and the way back.
+// A SamplingOperator maps an image to a scan's samples (F), and back (F^H W).
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ class SamplingOperator {
   virtual ~SamplingOperator() = default;
 
   virtual const Shape& image() const = 0;  ///< [n...], two or three axes
-  /// Of the samples of a batch: on a grid [batch, k...], anywhere [sample, batch].
+  /// The shape of the samples of a batch: on a grid [batch, k...], anywhere [sample, batch].
   virtual Shape samples(std::int64_t batch) const = 0;
-  /// d = F x. x: [batch, image...]; d: samples(batch), 0 where nothing is measured.
+  /// d = F x. x: [batch, image...]; d: samples(batch), 0 where no sample was measured.
   virtual void forward(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> d) const = 0;
-  /// x = F^H W d. d: samples(batch); what is there where nothing is measured does not matter. x: [batch, image...]
+  /// x = F^H W d. d: samples(batch); values at places that were not measured do not matter. x: [batch, image...]
   virtual void adjoint(Context& context, DeviceView<const cfloat> d, DeviceView<cfloat> x) const = 0;
-  /// F^H W F: adjoint() of forward().
+  /// F^H W F: adjoint() after forward().
   virtual std::shared_ptr<const NormalOperator> normal() const = 0;
 };
 

@@ -19,12 +19,12 @@ using cpu::kTileRows;
 using cpu::Planes;
 using cpu::Tile;
 
-/// The coils and dx of a row of k-space that A or T takes, with those of one of A.
+/// The coils and dx of a row of k-space that A or T takes, paired with those of one of A.
 struct Pair {
-  std::int64_t row;     // of the system: that of coil 0 at dx 0 of a source, or of coil 0 of a target
-  std::int64_t column;  // likewise, of a source
+  std::int64_t row;     // row of the system for coil 0 at dx 0 of a source, or for coil 0 of a target
+  std::int64_t column;  // the column likewise, for a source
   RowStep to, from;     // rows of k-space, the row's and the column's
-  bool of_target;       // then there is one place along x, the target's
+  bool of_target;       // true: there is one place along x, the target's
 };
 
 std::vector<Pair> all_pairs(const KernelRows& rows, std::int64_t coils, std::int64_t first_target) {
@@ -50,7 +50,7 @@ struct PairWork {
   const CalibrationBlock* block;
   const Pair* pair;
   KernelPlaces places;
-  std::int64_t first_lag, last_lag;  // how much further along x the row's sample is than the column's
+  std::int64_t first_lag, last_lag;  // distance along x of the row's sample from the column's
   const Phase* phases;               // [frequency, lag]
   Tile* sums;                        // [tile, lag]
   Planes<double> to;
@@ -87,7 +87,7 @@ ECHOTRAIN_INLINE void sum_rows(const PairWork& w, Planes<const double> a, Planes
   }
 }
 
-/// Adds the sums for coils from `column` and `row` on to the system, those of one lag. `sum`: that of all x.
+/// Adds the sums for coils from `column` and `row` on to the system, for one lag. `sum`: the sum over all x.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void add_lag(const PairWork& w, std::int64_t lag, std::int64_t column, std::int64_t row, Tile& sum) {
   const CalibrationBlock& block = *w.block;
@@ -221,7 +221,7 @@ CalibrationGram calibration_gram(Context& context, const CalibrationBlock& block
   const std::vector<Pair> pairs = all_pairs(rows, coils, gram.system.first_right());
   const std::int64_t tiles = block.step() / kTileColumns * ((coils + kTileRows - 1) / kTileRows);
   const std::int64_t middle = n / 2, points = block.frequencies();
-  // Of a row of k-space with itself, with another one, and with a target.
+  // Phases for a row of k-space with itself, with another one, and with a target.
   const std::vector<Phase> itself = phases_of(points, 0, n - 1), others = phases_of(points, 1 - n, n - 1),
                            targets = phases_of(points, middle - n + 1, middle);
   context.threads().parallel_for(std::ssize(pairs), 1, [&](std::int64_t begin, std::int64_t end) {

@@ -31,7 +31,7 @@ std::vector<RowStep> rows_of(const RowStep& target, const std::vector<RowStep>& 
   return rows;
 }
 
-/// Whether a target between these rows changes nothing of where they fit.
+/// True if a target between these rows does not restrict their places.
 bool within(const RowStep& target, const std::vector<RowStep>& rows) {
   for (std::size_t a = 0; a < 2; ++a) {
     const auto less = [&](const RowStep& p, const RowStep& q) { return p[a] < q[a]; };
@@ -56,7 +56,7 @@ std::vector<Group> groups_of(const Lattice& lattice, const GrappaOptions& option
   return groups;
 }
 
-/// How far a row is outside those on the lattice, in steps of the lattice.
+/// The distance of a row from the lattice's rows, in steps of the lattice, where it lies outside them.
 class Outside {
  public:
   Outside(const RowPlan& rows, const Lattice& lattice) : step_{lattice.step_y, lattice.step_z} {
@@ -115,14 +115,14 @@ void check_size(const Extents& n, const KernelRows& rows, std::int64_t coils) {
                     n[2], n[1], n[0], equations, unknowns));
 }
 
-/// Lambda of all sources, as a share of the mean of the diagonal.
+/// The lambda of all sources, as a share of the mean of the diagonal.
 double share_of(const Extents& block, const KernelRows& rows, std::int64_t coils, double regularization) {
   const double by = static_cast<double>(rows.elements() * coils) /
                     static_cast<double>(std::max<std::int64_t>(1, places_of(block, rows).count()));
   return regularization * std::pow(std::min(1.0, by), 3);
 }
 
-/// Which kernels the rows of a frame need, and which equations these have.
+/// The kernels that the rows of a frame need, and their equations.
 class FitPlan {
  public:
   FitPlan(const Extents& block, const GrappaOptions& options, const RowPlan& rows, GrappaKernels& made)
@@ -157,7 +157,7 @@ class FitPlan {
     for (std::size_t t = 0; t < group.classes.size(); ++t) plan_rows_of(group, t, share);
   }
 
-  /// The rows of a class, whose sources were not all acquired for some.
+  /// Plans the rows of a class, some of which miss acquired sources.
   void plan_rows_of(Group& group, std::size_t t, double share) {
     const std::int64_t of = group.classes[t];
     const KernelRows& rows = group.of.rows;
@@ -184,7 +184,7 @@ class FitPlan {
       }
   }
 
-  /// A further kernel. Targets with the same sources and lambda share a matrix.
+  /// Adds a further kernel. Targets with the same sources and lambda share a matrix.
   void add(Group& group, std::size_t t, const std::vector<std::size_t>& used, double share) {
     auto& systems = group.of.systems;
     const auto same = std::find_if(systems.begin() + 1, systems.end(), [&](const KernelSystem& system) {
@@ -211,7 +211,7 @@ class FitPlan {
   std::int64_t size_ = 0;
 };
 
-/// A group with its equations, of which kernels are made.
+/// A group with its equations, from which kernels are made.
 class Fit {
  public:
   Fit(Context& context, const CalibrationBlock& block, const KernelGroup& group)
@@ -228,7 +228,7 @@ class Fit {
     return sum;
   }
 
-  /// With targets as right-hand sides, in the system's order.
+  /// Solves with targets as right-hand sides, in the system's order.
   HermitianSystem solved(const KernelSystem& of) {
     const std::int64_t block = rows_.kernel_x * coils_;
     HermitianSystem system(context_, static_cast<std::int64_t>(of.used.size()) * block,
@@ -253,7 +253,7 @@ class Fit {
     return system;
   }
 
-  /// |T - W A|^2 of W (A A^H + lambda) = T A^H, for the system of all sources and targets.
+  /// The misfit |T - W A|^2 of W (A A^H + lambda) = T A^H, for the system of all sources and targets.
   double left_over(HermitianSystem& solved, double share) {
     const double lambda = share * mean_;
     double sum = energy();

@@ -1,4 +1,4 @@
-// Kernels that predict missing rows of k-space from acquired ones.
+// GRAPPA: fits kernels that predict missing rows of k-space from acquired ones.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@ namespace echotrain::numerics {
 
 struct GrappaOptions {
   std::int64_t kernel_x = 5;  ///< samples of each row that a kernel takes; cut to the extents of k-space
-  std::int64_t kernel_y = 4;  ///< rows of each plane
-  std::int64_t kernel_z = 4;  ///< planes, where planes are left out; as rows, 1 where none are
+  std::int64_t kernel_y = 4;  ///< rows of each plane that a kernel takes
+  std::int64_t kernel_z = 4;  ///< planes that a kernel takes, where planes are left out; 1 where none are
   /// Tikhonov's lambda, as a share of the mean of the matrix's diagonal, where there are as many equations as unknowns;
-  /// with more equations it is less, by the cube of unknowns / equations.
+  /// with more equations it falls by the cube of unknowns / equations.
   double regularization = 3e-3;
   /// The least such share for rows outside the acquired ones, which have sources on one side only.
   double outside = 1e-2;
@@ -26,29 +26,30 @@ struct GrappaKernel {
   std::int64_t first = 0;  ///< of its weights in GrappaKernels::weights
 };
 
-/// All that a frame with these rows needs.
+/// The kernels of a frame with given rows.
 struct GrappaKernels {
   Lattice lattice;
   std::int64_t coils = 0, kernel_x = 1;
-  /// [class - 1]: with all its sources; after them those whose sources were not all acquired.
+  /// [class - 1]: the kernel with all its sources; after them those that miss acquired sources.
   std::vector<GrappaKernel> kernels;
-  Array<cfloat> weights;  ///< of all kernels, one after another
-  /// Of each row [z, y]: the kernel that predicts it; -1: none, as it is on the lattice, or further than half a step
-  /// outside the acquired rows, where a prediction is worse than 0.
+  Array<cfloat> weights;  ///< weights of all kernels, one after another
+  /// For each row [z, y]: the kernel that predicts it; -1: none, because it is on the lattice, or further than half a
+  /// step outside the acquired rows, where a prediction is worse than 0.
   std::vector<std::int32_t> of_row;
-  double residual = 0;  ///< of the fit with all sources: norm of what is not predicted over norm of the targets
+  double residual = 0;  ///< relative misfit of the fit with all sources: norm of the misfit over norm of the targets
 };
 
-/// Griswold et al., "GRAPPA", MRM 47, 2002; kernels along x too, and two accelerated axes (Blaimer et al., MRM 56,
-/// 2006). Least squares in float64 over all places where targets and sources are inside the block: nothing wraps round.
-/// Rows near the first and the last acquired one have kernels of their own, made without the sources that are missing.
+/// Fits the kernels of a frame (Griswold et al., "GRAPPA", MRM 47, 2002; kernels along x too, and two accelerated axes:
+/// Blaimer et al., MRM 56, 2006), by least squares in float64 over all places where targets and sources are inside the
+/// block: nothing wraps round. Rows near the first and the last acquired one have their own kernels, without the
+/// missing sources.
 ///
-/// calibration: [coil, z, y, x], a block without gaps. On the CPU on all threads, with memory that the context's
-/// account pays for: 16 (kernel's elements)^2 bytes for each kind of class. On CUDA all of it is done on the device, in
-/// the context's memory, about ten times as much, and the host waits once, for the residual and whether all went well.
-/// Sums are ordered: the same bits for any number of threads, and in every run. std::invalid_argument where the block
-/// is smaller than the kernel, where it has fewer equations than a third of the unknowns, where it is 0 or not finite,
-/// or where options or shapes do not fit.
+/// calibration: [coil, z, y, x], a block without gaps. On the CPU, all threads work, with memory that the context's
+/// account pays for: 16 (kernel's elements)^2 bytes for each kind of class. On CUDA, all work is done on the device, in
+/// about ten times as much of the context's memory, and the host waits once, for the residual and errors. Sums are
+/// ordered: the same bits for any number of threads, and in every run. Throws std::invalid_argument where the block is
+/// smaller than the kernel, where it has fewer equations than a third of the unknowns, where it is 0 or not finite, or
+/// where options or shapes do not fit.
 GrappaKernels fit_grappa(Context& context, DeviceView<const cfloat> calibration, const Lattice& lattice,
                          const GrappaOptions& options, const RowPlan& rows);
 

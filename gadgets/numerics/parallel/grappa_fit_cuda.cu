@@ -14,17 +14,17 @@ namespace {
 
 using GramTile = ComplexTile<4>;
 
-constexpr std::int64_t kPlacesOfPart = 1024;    // that a block of threads sums up
-constexpr std::int64_t kMostParts = 16;         // that are summed up at a time
-constexpr std::int64_t kPartBytes = 128 << 20;  // of their sums
+constexpr std::int64_t kPlacesOfPart = 1024;    // places that a block of threads sums over
+constexpr std::int64_t kMostParts = 16;         // parts that are summed up at a time
+constexpr std::int64_t kPartBytes = 128 << 20;  // bytes of their sums
 constexpr std::int64_t kBatchBytes = 256 << 20;
-constexpr std::size_t kMostSystems = 1024;  // of a batch
+constexpr std::size_t kMostSystems = 1024;  // systems of a batch
 
-/// What goes back to the host, as numbers of float64. After these, the energy of each right-hand side of each group and
-/// how much of it is predicted.
+/// The numbers of float64 that are copied back to the host. After these come, for each right-hand side of each group,
+/// its energy and the part of it that is predicted.
 enum Report { kReportNotFinite, kReportNoSignal, kReportSingular, kReportSums };
 
-/// Reference lines with coils fastest, so that the elements of a kernel's column lie together.
+/// Puts coils fastest in the reference lines, so that the elements of a kernel's column lie together.
 __global__ void coils_last(const float2* from, float2* to, std::int64_t coils, std::int64_t points, double* report) {
   ECHOTRAIN_GRID_STRIDE(i, coils * points) {
     const float2 value = from[i % coils * points + i / coils];
@@ -33,11 +33,11 @@ __global__ void coils_last(const float2* from, float2* to, std::int64_t coils, s
   }
 }
 
-/// The elements of A and T (calibration_gram.h) where they lie.
+/// The places of the elements of A and T (calibration_gram.h).
 struct Elements {
   const float2* block;          // [z, y, x, coil]
-  const std::int64_t* offsets;  // of each row of A, then of T: from the place's first sample
-  int unknowns, rows;           // rows: with those of T
+  const std::int64_t* offsets;  // offsets of each row of A, then of T, from the place's first sample
+  int unknowns, rows;           // rows: including those of T
   std::uint32_t width, lines;   // places along x and y
   std::int64_t step_x, step_y, step_z, places;
 
@@ -48,7 +48,7 @@ struct Elements {
   }
 };
 
-/// One block of threads per tile of A A^H and T A^H and part of the places. parts: [part, column, row]
+/// One block of threads per tile of A A^H and T A^H and per part of the places. parts: [part, column, row]
 __global__ void __launch_bounds__(kTileThreads, 2) gram_parts(Elements e, std::int64_t first, double2* parts) {
   const int row = blockIdx.x * GramTile::kSide, column = blockIdx.y * GramTile::kSide;
   if (blockIdx.x < blockIdx.y) return;
@@ -80,7 +80,7 @@ __global__ void join_parts(const double2* parts, std::int64_t count, int unknown
   }
 }
 
-/// One block of threads. *mean: of the diagonal.
+/// *mean = the mean of the diagonal. One block of threads.
 __global__ void diagonal_mean(const double2* gram, int unknowns, int rows, double* mean, double* report) {
   Sums<1> sum;
   for (int j = threadIdx.x; j < unknowns; j += kThreads) sum.of[0] += gram[static_cast<std::int64_t>(j) * rows + j].x;
@@ -101,9 +101,10 @@ __global__ void energies(Elements e, double* to) {
   if (threadIdx.x == 0) to[blockIdx.x] = sum.of[0];
 }
 
-/// What of a group's sums the systems of a batch take. Unknowns and right-hand sides lie in one row, as in the batch.
+/// The part of a group's sums that the systems of a batch take. Unknowns and right-hand sides lie in one row, as in the
+/// batch.
 struct Choice {
-  const std::int32_t* rows;  // [system, unknown or right-hand side]: of the group's, -1 for none
+  const std::int32_t* rows;  // [system, unknown or right-hand side]: the group's row, -1 for none
   const double* shares;      // [system]: lambda
 };
 
@@ -119,8 +120,8 @@ __global__ void choose_sums(HermitianBatch::View to, Choice choice, const double
   }
 }
 
-/// One block of threads per right-hand side of the first system, which is that of all sources and targets: what W A
-/// predicts of T for W (A A^H + lambda) = T A^H, so that |T - W A|^2 is the energy less that.
+/// Computes the energy that W A predicts of T for W (A A^H + lambda) = T A^H, so that |T - W A|^2 is the energy less
+/// that. One block of threads per right-hand side of the first system, which is that of all sources and targets.
 __global__ void predicted(HermitianBatch::View solved, const double2* gram, int unknowns, int rows, double share,
                           const double* mean, double* to) {
   const std::int64_t r = blockIdx.x;
@@ -158,7 +159,7 @@ double2* numbers(Array<cdouble>& array) { return reinterpret_cast<double2*>(arra
 /// A group's sums and its kernels.
 class GroupFit {
  public:
-  /// block: [z, y, x, coil]. sums: where the report has room for two numbers of each right-hand side.
+  /// block: [z, y, x, coil]. sums: the report's place for two numbers per right-hand side.
   GroupFit(Context& context, const KernelFit& fit, const KernelGroup& group, const float2* block, double* report,
            double* sums)
       : context_(context),
@@ -223,7 +224,7 @@ class GroupFit {
     check_launch("diagonal_mean");
   }
 
-  /// Of all systems, as many at a time as the memory of a batch holds.
+  /// Makes the kernels of all systems, as many at a time as the memory of a batch holds.
   void make_kernels(double* sums) {
     const auto& systems = group_.systems;
     for (std::size_t first = 0; first < systems.size();) {
@@ -296,7 +297,7 @@ class GroupFit {
   std::int64_t coils_, unknowns_, targets_;
   double* report_;
   Array<double> mean_;
-  Array<cdouble> gram_;  // [unknown, row]: of A A^H, then of T A^H
+  Array<cdouble> gram_;  // [unknown, row]: A A^H, then T A^H
   Array<std::int64_t> offsets_;
   Elements elements_{};
 };

@@ -40,7 +40,7 @@ ECHOTRAIN_VECTOR_CLONES(void add_weights(const cfloat* weights, std::int64_t cou
                                          const float* phases, float* to),
                         add_weights_by<kVectorBytes>(weights, count, weight_step, phases, to))
 
-/// HybridWork::phases: 0 for columns after the image's.
+/// HybridWork::phases, 0 for columns after the image's.
 HostArray<float> column_phases(Context& context, const HybridKernels& made, std::int64_t width, std::int64_t padded) {
   HostArray<float> phases = context.allocate_host<float>({made.blocks(), width, std::int64_t{2 * kHybridLanes}});
   std::fill_n(phases.data(), phases.size(), 0.0f);

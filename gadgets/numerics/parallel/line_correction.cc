@@ -19,7 +19,7 @@ Array<T> keep(Context& context, const std::vector<T>& values) {
   return context.place<T>(host);
 }
 
-/// A point of an axis of the transform's grid as one of the encoded matrix, and back, round the grid's ends.
+/// Maps a point of an axis of the transform's grid to one of the encoded matrix, and back, round the grid's ends.
 struct GridAxis {
   std::int64_t encoded, padded;
   std::int64_t to_encoded(std::int64_t i) const { return i - padded / 2 + encoded / 2; }
@@ -28,10 +28,10 @@ struct GridAxis {
   }
 };
 
-/// The terms of one row: (source of a kernel, acquired row) -> how often. A source of -1 stands for the row as it is.
+/// The terms of one row: (source of a kernel, acquired row) -> count. A source of -1 stands for the row itself.
 using Balance = std::map<std::pair<std::int32_t, std::int32_t>, int>;
 
-/// Rows with their terms, as they are found.
+/// A list of rows with their terms, in the order in which they are found.
 class TermList {
  public:
   TermList(const GrappaKernels& kernels, const HybridKernels& hybrid, const RowPlan& rows)
@@ -41,7 +41,7 @@ class TermList {
           fmt::format("corrections: {} x {} rows are not those of the kernels", rows.nz, rows.ny));
   }
 
-  /// What a row of the encoded matrix is to be; nothing outside of it.
+  /// The terms that a row of the encoded matrix should have; none outside of it.
   Balance wanted(std::int64_t y, std::int64_t z) const {
     Balance balance;
     if (y < 0 || y >= rows_.ny || z < 0 || z >= rows_.nz) return balance;
@@ -60,7 +60,7 @@ class TermList {
     return static_cast<std::int32_t>(hybrid_.first[kernel]) + static_cast<std::int32_t>(s);
   }
 
-  /// Takes the row of that number if anything is left of it.
+  /// Adds the row of that number if any of its terms remain.
   void take(std::int64_t row, const Balance& balance) {
     std::int32_t as_it_is = -1;
     const std::size_t before = terms_.size();
@@ -102,7 +102,7 @@ LineCorrections plan_corrections(Context& context, const GrappaKernels& kernels,
       context.check_stop();
       const std::int64_t y = ys.to_encoded(py), z = zs.to_encoded(pz);
       Balance balance = list.wanted(y, z);
-      // What unmixing takes it for.
+      // Subtracts the terms that unmixing gives it.
       if (rows.at(y, z) == RowPlan::on_lattice) --balance[{-1, list.number(y, z)}];
       for (std::size_t k = 0; k + 1 < static_cast<std::size_t>(kernels.lattice.size()); ++k)
         for (std::size_t s = 0; s < kernels.kernels[k].sources.size(); ++s) {

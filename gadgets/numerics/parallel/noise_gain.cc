@@ -46,7 +46,7 @@ std::vector<TouchedRow> touched_rows(Context& context, const LineCorrections* co
   return list;
 }
 
-/// to[source, c'] = sum_c conj(S_c) g[c, c'](source), of kGainLanes columns, real parts before imaginary ones.
+/// to[source, c'] = sum_c conj(S_c) g[c, c'](source), for kGainLanes columns, real parts before imaginary ones.
 ECHOTRAIN_CLONES void combine_kernels(const float* kernels, const float* maps, std::int64_t sources, std::int64_t coils,
                                       float* to) {
   constexpr std::int64_t n = kGainLanes;
@@ -64,7 +64,7 @@ ECHOTRAIN_CLONES void combine_kernels(const float* kernels, const float* maps, s
     }
 }
 
-/// to += (re + i im) * from, or its conjugate's.
+/// to += (re + i im) * from, or the conjugate of `from`.
 ECHOTRAIN_CLONES void add_turned(const float* from, float re, float im, bool conjugate, float* to) {
   constexpr std::int64_t n = kGainLanes;
   const float sign = conjugate ? -1.0f : 1.0f;

@@ -10,17 +10,17 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::int64_t kChunkBytes = 64 << 20;  // of what is kept of the voxels that are worked on at a time
+constexpr std::int64_t kChunkBytes = 64 << 20;  // bytes kept for the voxels that are worked on at a time
 
-/// Something of an acquired row that goes into an image: phase times its weight in unmixing (kernel kOfRow), or times
-/// the map (-1), or times the source of a kernel, combined by the maps.
+/// The part of an acquired row in an image: phase times its weight in unmixing (kernel kOfRow), or times the map (-1),
+/// or times the source of a kernel, combined by the maps.
 struct GainPart {
   std::int32_t ky, kz, source;
   float sign;
 };
 constexpr std::int32_t kOfRow = -2;
 
-/// What all voxels share.
+/// The data that all voxels share.
 struct Gain {
   const float2 *conjugate, *maps;
   const float* kernels;
@@ -28,7 +28,7 @@ struct Gain {
   const float2 *turns_y, *turns_z;  // exp(2 pi i m / padded)
   std::int32_t padded_y, padded_z;
   const GainPart* parts;
-  const std::int32_t* first_part;  // of each touched row; then the number of all
+  const std::int32_t* first_part;  // first part of each touched row; then the number of all parts
   std::int64_t touched;
   double untouched, all_rows, on_lattice, samples, points;
   float *deviation, *g;

@@ -10,7 +10,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Without the tests for infinity that std::complex makes.
+/// Multiplies without the tests for infinity of std::complex.
 cdouble times(cdouble a, cdouble b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
@@ -18,13 +18,12 @@ cdouble conjugate_times(cdouble a, cdouble b) {
   return {a.real() * b.real() + a.imag() * b.imag(), a.real() * b.imag() - a.imag() * b.real()};
 }
 
-/// How far a voxel is from one that it folds onto. The phase that it comes with changes nothing of the other's
-/// solution.
+/// The distance of a voxel from one that it folds onto. The phase of the alias does not change the other's solution.
 struct Alias {
   std::int64_t y, z;
 };
 
-/// All of a lattice, the voxel itself first.
+/// All aliases of a lattice, the voxel itself first.
 std::vector<Alias> aliases_of(const Lattice& lattice, const LineGeometry& geometry) {
   const std::int64_t ny = geometry.padded[1], nz = geometry.padded[0];
   const std::int64_t ry = lattice.step_y, rz = lattice.step_z;
@@ -63,13 +62,13 @@ class FirstRow {
       if (used_.empty()) return;  // this voxel's own maps are 0
     }
     const std::size_t n = used_.size();
-    // Cholesky's factor, by rows.
+    // Computes Cholesky's factor, by rows.
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t j = 0; j <= i; ++j) {
         cdouble sum = i == j ? lambda_ * most : 0;
         for (std::size_t c = 0; c < row.size(); ++c) sum += conjugate_times((*used_[i])[c], (*used_[j])[c]);
         for (std::size_t k = 0; k < j; ++k) sum -= conjugate_times(factor_[j][k], factor_[i][k]);
-        // Maps that are alike to rounding cannot be told apart: the smallest pivot keeps them finite.
+        // Maps that are equal up to rounding cannot be told apart: the smallest pivot keeps the result finite.
         factor_[i][j] = i == j ? std::sqrt(std::max(sum.real(), 1e-13 * most)) : sum / factor_[j][j].real();
       }
     // L L^H x = e_0; the row is x^H B^H.

@@ -32,7 +32,7 @@ Array<cfloat> unmixing(Context& context, const GrappaKernels& kernels, const Hyb
   if (!(maps.shape() == Shape{coils, nz, ny, nx}) || hybrid.coils != coils || hybrid.columns != nx)
     throw std::invalid_argument(fmt::format("unmixing: expected maps of {} coils for an image of {}, got {}", coils,
                                             geometry.image.text(), maps.shape().text()));
-  // Only kernels with all their sources, which come first: one for each class.
+  // Only kernels with all their sources count; they come first, one for each class.
   std::vector<RowStep> steps;
   for (std::size_t k = 0; k + 1 < static_cast<std::size_t>(kernels.lattice.size()); ++k)
     for (const RowStep& s : kernels.kernels[k].sources) steps.push_back(s);

@@ -9,12 +9,12 @@ namespace {
 
 constexpr std::int64_t kUnmixRows = 4;
 
-/// Of kHybridLanes columns.
+/// Values of kHybridLanes columns.
 struct LaneValues {
   float re[kHybridLanes], im[kHybridLanes];
 };
 
-/// kUnmixRows rows of kHybridLanes columns, of all coils.
+/// A tile of kUnmixRows rows of kHybridLanes columns, of all coils.
 struct UnmixTile {
   const LaneValues* kernels;  // [source, coil, source coil]
   std::int64_t sources, coils;

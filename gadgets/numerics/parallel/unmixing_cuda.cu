@@ -5,7 +5,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kRowsOfThread = 4;  // which share what is read of the kernels
+constexpr int kRowsOfThread = 4;  // rows that share the kernels that a thread reads
 
 /// One thread per weight in each of kRowsOfThread rows, columns fastest: threads of a warp share phases, and their
 /// kernels lie together.
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t z = i / w.nx / down % w.nz, from = i / w.nx / down / w.nz;
     const float* kernel =
         w.kernels + x / kHybridLanes * w.all_sources * per_source + from * 2 * kHybridLanes + x % kHybridLanes;
-    std::int64_t row[kRowsOfThread];  // the last one again, where there are no more
+    std::int64_t row[kRowsOfThread];  // the last row is repeated beyond the end
     for (int r = 0; r < kRowsOfThread; ++r) row[r] = y + r < w.ny ? y + r : w.ny - 1;
     const float2* map = maps + z * w.ny * w.nx + x;
     float2 sum[kRowsOfThread] = {};

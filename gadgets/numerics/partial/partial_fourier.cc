@@ -26,7 +26,7 @@ void require(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("partial fourier: " + problem);
 }
 
-/// A k-space, its box and what follows from both.
+/// A k-space, its box and the data that follow from both.
 class PartialKspace {
  public:
   PartialKspace(Context& context, DeviceView<cfloat> kspace, const AcquiredBox& box)
@@ -47,11 +47,11 @@ class PartialKspace {
   bool any_side() const {
     return std::any_of(sides_.begin(), sides_.end(), [](const OneSided& s) { return s.one_sided; });
   }
-  /// Whether more is missing below the centre than above it.
+  /// True if more is missing below the centre than above it.
   bool below(std::size_t axis) const { return n_[axis] / 2 - box_.first[axis] == sides_[axis].band; }
   std::int64_t points(std::size_t axis) const { return n_[axis]; }
 
-  /// Factors of all axes from one function of (axis, point).
+  /// Makes the factors of all axes from one function of (axis, point).
   template <class Value>
   Array<float> factors(const Value& value) const {
     std::vector<float> all;
@@ -146,7 +146,8 @@ void pocs(Context& context, DeviceView<cfloat> kspace, const AcquiredBox& box, i
     return 0.5 - 0.5 * std::cos(std::numbers::pi * (static_cast<double>(from_edge) + 0.5) / static_cast<double>(width));
   });
   const Array<float> filled = partial.factors([&](std::size_t a, std::int64_t i) {
-    const std::int64_t n = partial.points(a), opposite = 2 * (n / 2) - i;  // of frequency -n / 2 itself, modulo n
+    const std::int64_t n = partial.points(a), opposite = 2 * (n / 2) - i;  // the opposite of frequency -n / 2 is
+                                                                           // itself, modulo n
     return inside(a, opposite < n ? opposite : opposite - n) ? 1.0 : 0.0;
   });
   partial.for_coils([&](std::int64_t coils, cfloat* data, Array<cfloat>& reference, Array<cfloat>& image) {

@@ -1,5 +1,5 @@
-// K-space of which one side was not acquired, filled by the symmetry that it would have if the image were real apart
-// from a smooth phase.
+// Partial Fourier reconstruction: fills a one-sided k-space by the symmetry that it would have if the image were real
+// apart from a smooth phase.
 #pragma once
 
 #include <array>
@@ -9,13 +9,13 @@
 
 namespace echotrain::numerics {
 
-/// What was acquired of a k-space: points first .. last - 1 of each axis, slowest first.
+/// The acquired part of a k-space: points first .. last - 1 of each axis, slowest first.
 struct AcquiredBox {
   std::array<std::int64_t, 3> first{}, last{};  ///< z, y, x
 };
 
-/// Whether an axis of n points lacks more of one side than of the other, by at least two points. `missing`: how many of
-/// its n points could be filled from the other side.
+/// Tells whether an axis of n points lacks at least two points more of one side than of the other. `missing`: number of
+/// its n points that could be filled from the other side.
 struct OneSided {
   bool one_sided = false;
   std::int64_t missing = 0;
@@ -25,8 +25,9 @@ OneSided one_sided(std::int64_t n, std::int64_t first, std::int64_t last);
 
 // The phase is that of the middle of k-space: points up to `band` of each one-sided axis, times Hann's window. Both
 // functions work in place on the full extents [coil, z, y, x], each coil alone, centre floor(n / 2); points outside the
-// box must be 0. Where no axis is one-sided (homodyne: where `axis` is not), nothing changes. std::invalid_argument for
-// boxes that do not hold the centre and its neighbours, and other numbers. Asynchronous on CUDA.
+// box must be 0. Where no axis is one-sided (homodyne: where `axis` is two-sided), nothing changes. Throws
+// std::invalid_argument for boxes that do not hold the centre and its neighbours, and other numbers. Asynchronous on
+// CUDA.
 
 /// Homodyne detection along one axis (0: z, 1: y, 2: x): the acquired side counts twice, with a ramp across the band,
 /// and the image is Re(image exp(-i phase)) exp(i phase). All points change. Source: Noll, Nishimura, Macovski,

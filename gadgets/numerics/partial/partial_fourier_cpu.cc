@@ -18,7 +18,7 @@ void for_rows_of(Context& context, const Extents& n, std::int64_t batch, const W
                                  });
 }
 
-/// The first element, of a batch in FFT order, of a row.
+/// The first element of a row of a batch in FFT order.
 std::int64_t row_in_fft_order(const Extents& n, std::int64_t item, std::int64_t z, std::int64_t y) {
   return ((item * n[0] + in_fft_order(z, n[0])) * n[1] + in_fft_order(y, n[1])) * n[2];
 }

@@ -5,7 +5,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// Where element i of a batch of centred items is.
+/// The place of element i of a batch of centred items.
 struct Point {
   std::int64_t item, z, y, x;
   __device__ Point(std::int64_t i, const Extents& n)

@@ -7,7 +7,7 @@
 
 namespace echotrain::numerics {
 
-/// Factors of the axes of centred items, one axis after the other: z, y, x. Where the context computes.
+/// The factors of the axes of centred items, one axis after the other: z, y, x. They are where the context computes.
 struct AxisFactors {
   Extents n{1, 1, 1};
   const float* values = nullptr;
@@ -27,10 +27,11 @@ ECHOTRAIN_BACKENDS(
 void multiply_axes(Context& context, const AxisFactors& factors, std::int64_t batch, cfloat* data);
 /// to = from times factors, in FFT order.
 void place_weighted(Context& context, const cfloat* from, const AxisFactors& factors, std::int64_t batch, cfloat* to);
-/// image = |image| u, with `real` Re(image conj(u)) u, where u = reference / |reference|; as it is where reference is 0.
+/// image = |image| u, with `real` Re(image conj(u)) u, where u = reference / |reference|; unchanged where reference is
+/// 0.
 void project(Context& context, const cfloat* reference, std::int64_t n, bool real, cfloat* image);
-/// spectrum (FFT order) = m data + (1 - m) scale spectrum where m or `filled` is above 0, else 0. With `finish` that goes
-/// to data (centred) instead.
+/// spectrum (FFT order) = m data + (1 - m) scale spectrum where m or `filled` is above 0, else 0. With `finish`, the
+/// result goes to data (centred) instead.
 void keep_acquired(Context& context, cfloat* data, const AxisFactors& m, const AxisFactors& filled, std::int64_t batch, float scale, bool finish, cfloat* spectrum);
 )
 // clang-format on
