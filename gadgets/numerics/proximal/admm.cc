@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kRelaxation = 1.6;
 
-/// A + penalty sum_i G_i^H G_i on a series as one image.
+/// The operator A + penalty sum_i G_i^H G_i on a series as one image.
 class Augmented final : public LinearOperator {
  public:
   Augmented(const ProximalProblem& problem, double penalty)
@@ -54,7 +54,7 @@ class Augmented final : public LinearOperator {
   Shape image_;
 };
 
-/// x is shared by the data and by a copy z_i of each G_i x; u_i adds up how far they are apart.
+/// The state of ADMM: the data have x, and each prior a copy z_i of G_i x; u_i adds up the difference of both.
 class Admm final : public ProximalIteration {
  public:
   Admm(Context& context, const ProximalProblem& problem, const ProximalOptions& options, DeviceView<const cfloat> start)
@@ -103,7 +103,7 @@ class Admm final : public ProximalIteration {
   }
 
  private:
-  static constexpr double kInnerTolerance = 1e-5;  // of |F x - d| and the copies together
+  static constexpr double kInnerTolerance = 1e-5;  // relative to |F x - d| and the copies together
   struct Copy {
     Array<cfloat> z, u, work;
   };

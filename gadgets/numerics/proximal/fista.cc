@@ -26,7 +26,7 @@ class Momentum {
 
 /// The proximal map of a sum of priors: u becomes the x with the least |x - u|^2 / 2 + sum_i t_i h_i(G_i x). Without a
 /// closed form it is x = u - sum_i G_i^H p_i, p_i in the set that ConvexPrior::project() projects on; each call begins
-/// with the p of the call before.
+/// with the p of the previous call.
 class ProximalMap {
  public:
   ProximalMap(Context& context, const std::vector<WeighedPrior>& priors, const Shape& series, int inner)
@@ -107,7 +107,7 @@ class Fista final : public ProximalIteration {
     apply_matrices(context_, problem_, ahead_.cview(), next_.view());
     weighted_sum(context_, {1, ahead_.cview()}, {-step, next_.cview()}, {step, problem_.b}, next_.view());
     map_.apply(step * options_.lambda, next_.view());
-    // Uphill: what the step did to the point ahead goes against how x moves.
+    // Tests for uphill: the step's change of the point ahead is opposed to the change of x.
     weighted_sum(context_, {1, ahead_.cview()}, {-1, next_.cview()}, ahead_.view());
     weighted_sum(context_, {1, next_.cview()}, {-1, x}, x);
     if (dot(context_, ahead_.cview(), DeviceView<const cfloat>(x)) > 0) momentum_.restart();

@@ -12,7 +12,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Where wavelets or blocks begin.
+/// The random shifts at which wavelets or blocks begin.
 class Shifts {
  public:
   std::array<std::int64_t, 3> next(const Shape& series, std::int64_t most) {

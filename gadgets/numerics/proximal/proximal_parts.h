@@ -1,15 +1,14 @@
-// What both proximal methods are made of.
+// Common parts of both proximal methods, ADMM and FISTA.
 #pragma once
 
 #include "gadgets/numerics/proximal/proximal_solver.h"
 
 namespace echotrain::numerics {
 
-/// y = A x of all frames.
+/// y = A x for all frames.
 void apply_matrices(Context& context, const ProximalProblem& problem, DeviceView<const cfloat> x, DeviceView<cfloat> y);
 
-/// An iteration with what it remembers. step() replaces x, and returns false where numbers have overflowed and x is of
-/// no use.
+/// An iteration and its state. step() replaces x, and returns false where numbers have overflowed and x is of no use.
 class ProximalIteration {
  public:
   virtual ~ProximalIteration() = default;

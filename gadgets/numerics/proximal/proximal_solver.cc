@@ -86,7 +86,7 @@ ProximalResult solve_proximal(Context& context, const ProximalProblem& problem, 
   apply_matrices(context, problem, x, work.view());
   const DeviceView<const cfloat> found(x);
   const double residual = dot(context, found, work.cview()) - 2 * dot(context, found, problem.b) + problem.power;
-  result.residual = residual < 0 ? 0 : residual;  // rounding; what is not a number stays that
+  result.residual = residual < 0 ? 0 : residual;  // rounding; NaN stays NaN
   result.objective = result.residual / 2;
   for (const WeighedPrior& each : problem.priors) {
     Array<cfloat> c = context.allocate<cfloat>(each.prior->coefficients());

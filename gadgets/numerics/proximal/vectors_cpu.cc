@@ -32,7 +32,7 @@ ECHOTRAIN_CLONES void add_squares(const float* c, std::int64_t parts, std::int64
   }
 }
 
-/// factors = how much is left of values of these squared sizes.
+/// factors = the share that is kept of values of these squared sizes.
 ECHOTRAIN_CLONES void factors_of(float threshold, bool keep, std::int64_t n, float* squares) {
   for (std::int64_t i = 0; i < n; ++i) squares[i] = part_of_size(threshold, keep, std::sqrt(squares[i]));
 }

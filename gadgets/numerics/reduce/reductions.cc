@@ -22,7 +22,7 @@ DeviceView<const float> parts(DeviceView<const cfloat> values) {
   return DeviceView<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()});
 }
 
-/// Brings the numbers that `reduce` leaves on the context's device to the host.
+/// Copies the numbers that `reduce` leaves on the context's device to the host.
 template <class T, class Reduce>
 HostArray<T> fetch(Context& context, std::int64_t numbers, const Reduce& reduce) {
   Array<T> result = context.allocate<T>({numbers});

@@ -1,9 +1,9 @@
-// Many values to one: sums, norms, dot products, extremes, quantiles and how far one array is from another. Images and
-// samples are reduced here and nowhere else. Two kinds of code keep loops of their own and join values with this
-// service's functions (reductions_cpu.h, reductions_cuda.cuh): those that make the values they sum, which a pass of its
-// own would read once more (pcg_*, whose products are part of a CUDA graph; density_pipe_menon_*; toeplitz_*), and
-// those of many small sums (coil_maps_*, direct_transform_tensor_cuda.cu). Matrix products, interpolation, and loops
-// over geometry or a handful of numbers are no reductions.
+// Reductions of many values to one: sums, norms, dot products, extremes, quantiles and the distance of two arrays.
+// Images and samples are reduced here and nowhere else. Two kinds of code keep loops of their own and join values with
+// this service's functions (reductions_cpu.h, reductions_cuda.cuh): those that compute the values they sum, which a
+// separate pass would read again (pcg_*, whose products are part of a CUDA graph; density_pipe_menon_*; toeplitz_*),
+// and those of many small sums (coil_maps_*, direct_transform_tensor_cuda.cu). Matrix products, interpolation, and
+// loops over geometry or a handful of numbers are no reductions.
 #pragma once
 
 #include <cmath>
@@ -13,14 +13,14 @@
 
 namespace echotrain::numerics {
 
-// Sums are taken in float64. With n terms they are off by at most (300 + n / 4096) 2^-53 times the sum of the terms'
+// Sums are taken in float64. With n terms their error is at most (300 + n / 4096) 2^-53 times the sum of the terms'
 // magnitudes on the CPU, and (60 + n / 262144) 2^-53 times it on CUDA: the longest chain of roundings that a term goes
-// through. They are the same bits in every run, for any number of CPU threads and on any CUDA device; the two backends
-// differ by rounding. Sums of nothing are 0, and values that are not finite make them not finite. Extremes and
-// quantiles leave out what is not finite.
+// through. They have the same bits in every run, for any number of CPU threads and on any CUDA device; the two backends
+// differ by rounding. Empty sums are 0, and values that are not finite make sums not finite. Extremes and quantiles
+// ignore values that are not finite.
 //
 // Functions with a `to` are asynchronous on CUDA: values and result are where the context computes. Those that return
-// numbers wait for them. std::invalid_argument when sizes do not fit.
+// numbers wait for them. Throws std::invalid_argument when sizes do not fit.
 
 /// to[0] = sum of the values.
 void sum(Context& context, DeviceView<const float> values, DeviceView<double> to);
@@ -32,7 +32,7 @@ void power(Context& context, DeviceView<const cfloat> values, DeviceView<double>
 double norm(Context& context, DeviceView<const float> values);
 double norm(Context& context, DeviceView<const cfloat> values);
 
-/// to[0] = <u, v>, to[1] = |v|^2. Of complex vectors the real part of <u, v>.
+/// to[0] = <u, v>, to[1] = |v|^2. For complex vectors, the real part of <u, v>.
 void inner_products(Context& context, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to);
 void inner_products(Context& context, DeviceView<const cfloat> u, DeviceView<const cfloat> v, DeviceView<double> to);
 double dot(Context& context, DeviceView<const float> u, DeviceView<const float> v);
@@ -48,7 +48,7 @@ struct Extremes {
   float least = std::numeric_limits<float>::infinity();
   float most = -std::numeric_limits<float>::infinity();
 };
-/// to[0] = the smallest, to[1] = the largest; of complex values, of their magnitudes.
+/// to[0] = the smallest, to[1] = the largest value; for complex values, of their magnitudes.
 void extremes(Context& context, DeviceView<const float> values, DeviceView<float> to);
 void extremes(Context& context, DeviceView<const cfloat> values, DeviceView<float> to);
 Extremes extremes(Context& context, DeviceView<const float> values);
@@ -59,7 +59,7 @@ Extremes extremes(Context& context, DeviceView<const cfloat> values);
 void quantile(Context& context, DeviceView<const float> values, double q, DeviceView<float> to);
 float quantile(Context& context, DeviceView<const float> values, double q);
 
-/// How far s a is from a reference b, for a factor s.
+/// The distance of s a from a reference b, for a factor s.
 struct Comparison {
   std::int64_t count = 0;
   double error_power = 0;      ///< |s a - b|^2
@@ -78,7 +78,7 @@ struct Comparison {
 Comparison compare(Context& context, DeviceView<const float> a, DeviceView<const float> b, double s = 1);
 Comparison compare(Context& context, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s = 1);
 
-/// The same for values on the host, by the threads of a pool.
+/// Reductions of values on the host, by the threads of a pool.
 namespace on_host {
 double sum(ThreadPool& threads, HostView<const float> values);
 double power(ThreadPool& threads, HostView<const float> values);

@@ -1,4 +1,4 @@
-// How sums are added up on the CPU, for the reductions and for loops that make what they sum.
+// Ordered sums on the CPU, for the reductions and for loops that compute what they sum.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace echotrain::numerics::cpu {
 
 constexpr std::int64_t kSums = 16;              // running sums side by side, so that they vectorise
-constexpr std::int64_t kReductionBlock = 4096;  // values; fixed, so that results do not depend on the threads
+constexpr std::int64_t kReductionBlock = 4096;  // values of a block; fixed, so that results do not depend on the
+                                                // threads
 
 ECHOTRAIN_INLINE double add_up(const double* sums) {
   double sum = 0;
@@ -28,7 +29,7 @@ ECHOTRAIN_INLINE void for_terms(std::int64_t n, const Term& term) {
   for (std::int64_t l = 0; i + l < n; ++l) term(l, i + l);
 }
 
-/// Joins work(begin, end), which returns a Value (reductions_ops.h), over blocks of [0, n), in their order.
+/// Joins the results of work(begin, end), each a Value (reductions_ops.h), over blocks of [0, n), in their order.
 template <class Value, class Work>
 Value reduce_blocks(ThreadPool& threads, std::int64_t n, const Work& work) {
   constexpr std::int64_t kGrain = 4;  // blocks for which another thread is worth waking

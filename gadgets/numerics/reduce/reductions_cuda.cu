@@ -87,7 +87,7 @@ struct CompareComplex {
   __device__ void take(Value& to, float4 v) const { to.take(v.x, v.y, v.z, v.w, s_re, s_im); }
 };
 
-// Where the result goes.
+// Destinations of the result.
 struct PutSums {
   double* to;
   bool add = false;
@@ -110,7 +110,7 @@ struct PutValue {
   __device__ void operator()(const ComparisonSums& value) const { *to = value; }
 };
 
-/// A value of each block; of a single block, the result.
+/// Reduces to one value per block; with a single block, to the result.
 template <class Term, class Put>
 __global__ void __launch_bounds__(kThreads)
     reduce_kernel(Term term, std::int64_t n, typename Term::Value* partial, Put put) {
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
     partial[blockIdx.x] = mine;
 }
 
-/// One block.
+/// Joins the blocks' values; one block.
 template <class Value, class Put>
 __global__ void __launch_bounds__(kThreads) join_kernel(const Value* partial, std::int64_t blocks, Put put) {
   Value mine;
@@ -166,12 +166,12 @@ ComparisonSums fetch(Context& context, const Term& term, std::int64_t n) {
   return *reinterpret_cast<const ComparisonSums*>(host.data());
 }
 
-// --- quantiles: eight bits of the value are found by each of four passes
+// --- quantiles: four passes find eight bits of the value each
 
 constexpr int kBins = 256;
 static_assert(kBins == kThreads);
 
-/// The leading bits of the value looked for, and its rank among the values that have them.
+/// The leading bits of the searched value, and its rank among the values that have them.
 struct Selection {
   unsigned long long counts[kBins];
   unsigned long long rank;
@@ -186,8 +186,8 @@ __device__ unsigned ordered(float value) {
 }
 __device__ float value_of(unsigned bits) { return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits); }
 
-/// Counts values by the eight bits from `shift` on, of those whose bits above are known to be right. Counts are whole
-/// numbers: their order does not matter.
+/// Counts values by the eight bits from `shift` on, among those whose higher bits are known to be right. Counts are
+/// whole numbers, so their order does not matter.
 __global__ void __launch_bounds__(kThreads)
     count_kernel(const float* values, std::int64_t n, int shift, Selection* selection) {
   __shared__ unsigned counts[kBins];

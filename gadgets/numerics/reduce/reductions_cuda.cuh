@@ -1,4 +1,4 @@
-// How values are joined on CUDA, for the reductions and for kernels that make what they sum.
+// Ordered sums on CUDA, for the reductions and for kernels that compute what they sum.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ template <int threads = kThreads, class Value>
 __device__ Value block_join(const Value& value) {
   using Block = cub::BlockReduce<Value, threads>;
   __shared__ typename Block::TempStorage memory;
-  __syncthreads();  // the call before may still use the memory
+  __syncthreads();  // the previous call may still use the memory
   return Block(memory).Reduce(value, Join());
 }
 
@@ -33,14 +33,14 @@ struct Largest {
   __device__ void join(const Largest& other) { most = fmaxf(most, other.most); }
 };
 
-/// Number of blocks that reduce n values. It depends on n alone, so that sums do not depend on the device.
+/// The number of blocks that reduce n values. It depends on n alone, so that sums do not depend on the device.
 inline std::int64_t reduction_blocks(std::int64_t n) {
   constexpr std::int64_t kMostBlocks = 1024, kValuesOfThread = 16;
   return std::clamp<std::int64_t>(n / (kThreads * kValuesOfThread), 1, kMostBlocks);
 }
 
-/// Whether this block is the last of `blocks` to get here, which then sees what the others wrote before. All threads
-/// call it; `arrived` is 0 before the first and afterwards.
+/// True if this block is the last of `blocks` to get here; it then sees the writes of the others. All threads call it;
+/// `arrived` is 0 before the first and afterwards.
 __device__ inline bool is_last_block(std::int32_t* arrived, unsigned blocks) {
   __shared__ bool last;
   if (threadIdx.x == 0) {

@@ -6,7 +6,7 @@
 
 namespace echotrain::numerics {
 
-/// Sums side by side. What is reduced starts as its type's default, and join() takes in another part.
+/// Sums side by side. A result starts as its type's default, and join() adds another part.
 template <int N>
 struct Sums {
   double of[N] = {};
@@ -15,7 +15,7 @@ struct Sums {
   }
 };
 
-/// Comparison's sums.
+/// The sums of a Comparison.
 struct ComparisonSums {
   double error_power = 0, power = 0, reference_power = 0, inner_re = 0, inner_im = 0;
   double square_peak = 0;  ///< largest |b|^2
@@ -27,7 +27,7 @@ struct ComparisonSums {
     inner_im += other.inner_im;
     square_peak = other.square_peak > square_peak ? other.square_peak : square_peak;
   }
-  /// Takes in a pair of values and the factor's parts; real values have no imaginary part.
+  /// Adds a pair of values and the factor's parts; real values have no imaginary part.
   ECHOTRAIN_HOST_DEVICE void take(double a_re, double a_im, double b_re, double b_im, double s_re, double s_im) {
     const double e_re = s_re * a_re - s_im * a_im - b_re, e_im = s_re * a_im + s_im * a_re - b_im;
     const double square = b_re * b_re + b_im * b_im;
@@ -49,7 +49,7 @@ inline Comparison comparison(const ComparisonSums& sums, std::int64_t count) {
           .inner = {sums.inner_re, sums.inner_im}};
 }
 
-/// Rank of a quantile among `count` > 0 values.
+/// The rank of a quantile among `count` > 0 values.
 ECHOTRAIN_HOST_DEVICE inline std::int64_t quantile_rank(double q, std::int64_t count) {
   return static_cast<std::int64_t>(q * static_cast<double>(count - 1));
 }

@@ -15,7 +15,7 @@ void require(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("scatter: " + problem);
 }
 
-/// Returns the number of samples.
+/// Checks the arguments. Returns the number of samples.
 std::int64_t check_positions(const Context& context, const ScatterNufft::Impl& impl,
                              DeviceView<const double> coordinates, DeviceView<const float> weights) {
   require(context.backend() == impl.backend, "it was made for another backend");

@@ -8,14 +8,14 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-/// Pieces of work: the grid's rows are cut into bands, so that scans of few coils keep many threads busy.
+/// Pieces of work: the grid's rows are cut into bands, so that scans with few coils keep many threads busy.
 constexpr std::int64_t kPieces = 16;
 
-/// Footprints of a frame's samples, in memory that the next frame uses again.
+/// The footprints of a frame's samples, in memory that the next frame reuses.
 struct Footprints {
   Array<std::int32_t> starts;  // [sample, 2]: y, x
   Array<float> weights;        // [sample, 2, width]
-  Array<cfloat> lags;          // of scattered_lags()
+  Array<cfloat> lags;          // working space of scattered_lags()
 };
 
 /// to[x] += value weights[x], x < width, of complex numbers.
@@ -40,7 +40,7 @@ ECHOTRAIN_CLONES void scatter_band(const Tiling& t, const ScatterJob& job, const
     if (!around && (y0 >= band.last || y0 + width <= band.first)) continue;
     const float *wy = kernel + 2 * s * width, *wx = wy + width;
     const float w = job.weights != nullptr ? job.weights[s] : 1.0f;
-    if (w == 0 || wx[width / 2] == 0) continue;  // dropped, or nowhere
+    if (w == 0 || wx[width / 2] == 0) continue;  // dropped, or outside the grid
     const cfloat value = job.samples != nullptr ? job.samples[s * job.channels + channel] : cfloat(1);
     const float re = w * value.real(), im = w * value.imag();
     const std::int32_t straight = std::min(width, nx - x0);
@@ -70,7 +70,7 @@ void scatter(Context& context, ScatterNufft::Impl& impl, const ScatterJob& job) 
   const std::int64_t places = 2 * job.count;
   if (footprints.starts.size() < places) footprints.starts = context.allocate<std::int32_t>({places});
   if (footprints.weights.size() < places * t.width) footprints.weights = context.allocate<float>({places * t.width});
-  NufftPlan::Impl plan;  // what place_samples() asks of one
+  NufftPlan::Impl plan;  // the parts of a plan that place_samples() needs
   plan.tiling = t;
   plan.samples = job.count;
   place_samples(context.threads(), plan, {job.coordinates, {job.count, 2}}, footprints.starts.data(),

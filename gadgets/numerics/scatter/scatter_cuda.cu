@@ -1,4 +1,5 @@
-// Samples straight to a grid of 64-bit integers: additions in fixed point are exact, so their order does not matter.
+// Scattering of samples to a grid of 64-bit integers: additions in fixed point are exact, so their order does not
+// matter.
 #include <cfloat>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
@@ -9,7 +10,8 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr int kWarp = 32, kWarpsOfBlock = 8;
-constexpr int kPointsOfBlock = 32, kComponentsAtOnce = 64;  // of take_kernel
+constexpr int kPointsOfBlock = 32, kComponentsAtOnce = 64;  // points and components that a block of take_kernel works
+                                                            // on
 
 /// The grid in fixed point, zero between frames, and the largest component of the samples as its bits.
 struct FixedGrid {
@@ -22,11 +24,11 @@ struct FixedGrid {
 __device__ float fixed_scale(float largest, int headroom) {
   return ldexpf(1.0f, max(-126, min(126, 61 - headroom - ilogbf(largest))));
 }
-/// Whether the samples can be in fixed point; if not, one is not finite, or all are zero.
+/// True if the samples fit fixed point; if not, one is not finite, or all are zero.
 __device__ bool is_usable(float largest) { return largest > 0 && largest <= FLT_MAX; }
 
 /// *largest = the bits of the largest component. Bits of floats >= 0 are ordered as the floats are; those of NaN are
-/// above all. A sample of weight 0 or without a place takes no part.
+/// the largest. A sample of weight 0 or without a place takes no part.
 __global__ void largest_kernel(ScatterJob job, int components, unsigned* largest) {
   __shared__ unsigned of_block;
   if (threadIdx.x == 0) of_block = 0;
@@ -45,7 +47,7 @@ __global__ void largest_kernel(ScatterJob job, int components, unsigned* largest
   if (threadIdx.x == 0 && of_block > 0) atomicMax(largest, of_block);
 }
 
-/// Where a sample's footprint starts on an axis.
+/// The start of a sample's footprint on an axis.
 struct Start {
   std::int32_t first;
   float shift;  // as in Footprint
@@ -59,7 +61,7 @@ __device__ Start start_of(double turns, std::int32_t grid, std::int32_t width) {
 }
 
 /// A warp per sample. Its lanes share components, which lie side by side, and where these are few also points of the
-/// footprint. Lanes 0 .. 7 know the weights along x, 8 .. 15 those along y.
+/// footprint. Lanes 0 .. 7 hold the weights along x, 8 .. 15 those along y.
 __global__ void __launch_bounds__(kWarp* kWarpsOfBlock)
     scatter_kernel(Tiling t, Windows windows, ScatterJob job, int components, int headroom, const unsigned* largest,
                    long long* sums) {
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(kWarp* kWarpsOfBlock)
       window_at<>(windows.axis[lane < 8 ? 2 : 1], width, static_cast<float>(lane % 8), lane < 8 ? x.shift : y.shift);
   const float scale = fixed_scale(most, headroom);
   const float* const values = reinterpret_cast<const float*>(job.samples) + s * components;
-  const int together = min(components, kWarp), side = kWarp / together;  // points at once
+  const int together = min(components, kWarp), side = kWarp / together;  // points handled at once
   const int of_lane = lane / together;
   for (int first = 0; first < components; first += kWarp) {
     const int component = first + lane % together;
@@ -126,7 +128,7 @@ __global__ void take_kernel(std::int64_t points, int components, int headroom, c
   }
 }
 
-/// The same of real numbers.
+/// take_kernel for real numbers.
 __global__ void take_real_kernel(std::int64_t points, int headroom, const unsigned* largest, long long* sums,
                                  float2* grid) {
   const float most = __uint_as_float(*largest), inverse = is_usable(most) ? 1 / fixed_scale(most, headroom) : 0.0f;
@@ -192,7 +194,7 @@ void scatter_prepare(Context& context, ScatterNufft::Impl& impl) {
     for (std::size_t k = 0; k < coefficients.size(); ++k)
       state->windows.axis[a].coefficients[k] = static_cast<float>(coefficients[k]);
   }
-  // Complex sums where samples may come; on a grid for lags, of one channel, only half of it is used.
+  // The grid holds complex sums for samples; for lags, of one channel, only half of it is used.
   state->sums = context.zeros<long long>({volume(impl.grid_extents()), 2 * impl.channels});
   state->largest = context.zeros<unsigned>({1});
   impl.state = std::move(state);

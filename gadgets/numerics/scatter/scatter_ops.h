@@ -16,7 +16,7 @@ struct ScatterNufft::Impl {
   Tiling tiling{};              ///< two axes; its tiles are not used
   Array<float> deapodization;   ///< factors of y, then of x
   Array<cfloat> on_grid;        ///< [channel, grid...]
-  std::shared_ptr<void> state;  ///< the backend's
+  std::shared_ptr<void> state;  ///< the backend's own state
   Extents grid_extents() const { return {tiling.grid[0], tiling.grid[1], tiling.grid[2]}; }
 };
 
@@ -35,9 +35,10 @@ ECHOTRAIN_BACKENDS(
 void scatter_prepare(Context& context, ScatterNufft::Impl& impl);
 /// on_grid = the samples' convolution.
 void scatter(Context& context, ScatterNufft::Impl& impl, const ScatterJob& job);
-/// The inverse transform of on_grid, cut to the image and divided by the kernel's transform. on_grid is working space.
+/// Does the inverse transform of on_grid, cuts it to the image and divides by the kernel's transform. on_grid is
+/// working space.
 void scattered_images(Context& context, ScatterNufft::Impl& impl, std::int64_t channels, cfloat* image);
-/// The same of one channel, its lags in FFT order of `padded`, 0 elsewhere.
+/// As above for one channel: its lags in FFT order of `padded`, 0 elsewhere.
 void scattered_lags(Context& context, ScatterNufft::Impl& impl, const Extents& padded, cfloat* to);
 )
 // clang-format on

@@ -60,7 +60,7 @@ void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale) {
     begin_part(parts_of(impl.b) + begin, parts_of(impl.x) + begin, shrink, parts_of(impl.q) + begin,
                parts_of(impl.r) + begin, end - begin);
   });
-  // beta of the first step is 0, but 0 times what is not finite is not 0.
+  // beta of the first step is 0, but 0 times infinity or NaN is not 0.
   context.clear(impl.p.view());
   context.clear(impl.s.view());
 }

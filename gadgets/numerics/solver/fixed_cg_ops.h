@@ -9,21 +9,21 @@
 
 namespace echotrain::numerics {
 
-/// Where the iteration is. It lives where the context computes.
+/// The state of the iteration. It lives where the context computes.
 struct FixedCgState {
   double power;       ///< |r|^2
-  double step;        ///< alpha of the step before
+  double step;        ///< alpha of the previous step
   float alpha, beta;  ///< of this step; 0 once stopped
   std::int32_t count, stopped, failed;
-  std::int32_t previous;  ///< whether there is an image of a frame before to draw this one to
+  std::int32_t previous;  ///< nonzero: there is a previous frame's image to draw this one to
 
-  /// Of the frame after this one.
+  /// The initial state for the next frame.
   ECHOTRAIN_HOST_DEVICE FixedCgState next() const {
     FixedCgState state{};
     state.previous = failed == 0 && (count > 0 || previous != 0) ? 1 : 0;
     return state;
   }
-  /// The weight of |x|^2 in the matrix. Without an image before, its prior is none.
+  /// The weight of |x|^2 in the matrix. Without a previous image, its prior has no weight.
   ECHOTRAIN_HOST_DEVICE float shift(float of_previous, float of_size, float scale) const {
     return (previous != 0 ? of_previous + of_size : of_size) * scale;
   }
@@ -34,7 +34,7 @@ struct FixedCgState {
     if (stopped != 0) return;
     const double b = count > 0 ? rr / power : 0, curvature = rq - (count > 0 ? b * rr / step : 0), a = rr / curvature;
     if (!(rr - rr == 0)) failed = 1;
-    if (!(rr > 0) || !(curvature > 0) || !(a - a == 0)) {  // solved, or no further step can be had in fp32
+    if (!(rr > 0) || !(curvature > 0) || !(a - a == 0)) {  // solved, or fp32 allows no further step
       stopped = 1;
       return;
     }
@@ -53,18 +53,18 @@ struct FixedCg::Impl {
   Array<double> partial;           ///< [fixed_cg_parts(), 2]
   Array<std::int32_t> arrived;     ///< [1], zero between operations
   Array<FixedCgState> state;       ///< [1]
-  int solved = 0;                  ///< frames
+  int solved = 0;                  ///< frames solved so far
   std::shared_ptr<void> recorded;  ///< CUDA: the steps as a graph
 };
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
 std::int64_t fixed_cg_parts(std::int64_t n);
-/// If *forgets: x = 0, and the state is that of a frame that failed, to which no other is drawn.
+/// If *forgets: x = 0, and the state is that of a failed frame, to which no other is drawn.
 void fixed_cg_forget(Context& context, FixedCg::Impl& impl, const std::int32_t* forgets);
-/// The next state; r = b - q - size L x, where q = A x.
+/// Makes the next state; r = b - q - size L x, where q = A x.
 void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale);
-/// q += FixedCgState::shift() r; takes the sums to the state.
+/// q += FixedCgState::shift() r; adds the sums to the state.
 void fixed_cg_sums(Context& context, FixedCg::Impl& impl, const float* scale);
 /// p = r + beta p, s = q + beta s, x += alpha p, r -= alpha s.
 void fixed_cg_step(Context& context, FixedCg::Impl& impl);

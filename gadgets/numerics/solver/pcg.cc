@@ -14,14 +14,14 @@
 namespace echotrain::numerics {
 namespace {
 
-/// A preconditioner's smallest factor is at least this part of its largest.
+/// The least ratio of a preconditioner's factors to its largest.
 constexpr float kFloor = 1e-4f;
 
 void require_for_pcg(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("pcg: " + problem);
 }
 
-/// z = M^-1 r of a circulant matrix between diagonal ones.
+/// z = M^-1 r for a circulant matrix between diagonal ones.
 class CirculantInverse {
  public:
   CirculantInverse(Context& context, const LinearOperator& a, const Regularizer* regularizer, double lambda)

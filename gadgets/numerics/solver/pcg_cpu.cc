@@ -55,7 +55,7 @@ ECHOTRAIN_CLONES double advance(float alpha, const float* p, const float* q, flo
   return add_up(sums);
 }
 
-/// p = z + beta p, z being inverse_diagonal r where that is given.
+/// p = z + beta p, where z is inverse_diagonal r if that is given.
 ECHOTRAIN_CLONES void turn(const float* z, const float* inverse_diagonal, float beta, float* p, std::int64_t n) {
   if (inverse_diagonal == nullptr) {
     for (std::int64_t i = 0; i < n; ++i) p[i] = z[i] + beta * p[i];

@@ -20,7 +20,7 @@ __device__ double inner(float2 a, float2 b) {
 __device__ const float2* complex(const cfloat* p) { return reinterpret_cast<const float2*>(p); }
 __device__ float2* complex(cfloat* p) { return reinterpret_cast<float2*>(p); }
 
-/// for each voxel of this thread: v in the item, i in the batch
+/// Loops over the voxels of this thread: v in the item, i in the batch.
 #define ECHOTRAIN_VOXELS(a, item, v, i)                                                                                \
   for (std::int64_t v = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, i = (item) * (a).voxels + v; \
        v < (a).voxels;                                                                                                 \
@@ -37,11 +37,11 @@ __device__ float2 preconditioned(const PcgArrays& a, std::int64_t v, std::int64_
   return make_float2(r.x * factor, r.y * factor);
 }
 
-/// The point of the iteration at which an item's state takes sums.
+/// The point of the iteration at which sums are added to an item's state.
 enum class Moment { start, direction, finish };
 
-/// To be called by all threads of a kernel over vectors, at its end: the last block of an item to get here adds up all
-/// partial sums, in their order, and takes them to the state.
+/// Adds up an item's sums. All threads of a kernel over vectors call it at its end: the last block of an item to get
+/// here adds up all partial sums, in their order, and puts them into the state.
 __device__ void take_sums(const PcgArrays& a, std::int64_t item, Moment moment) {
   if (!is_last_block(a.arrived + item, gridDim.x)) return;
   const volatile double* partial = a.partial + 3 * item * a.blocks;
@@ -91,7 +91,8 @@ __global__ void product_kernel(PcgArrays a, Moment moment) {
   take_sums(a, item, moment);
 }
 
-/// Eight blocks of a multiprocessor take all parts of a large item at once; one register more, and only six fit.
+/// The direction kernel. Eight blocks of a multiprocessor take all parts of a large item at once; with one register
+/// more, only six fit.
 __global__ void __launch_bounds__(kThreads, 8) direction_kernel(PcgArrays a, float shift) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].status != PcgState::running) return;
@@ -112,7 +113,7 @@ __global__ void advance_kernel(PcgArrays a) {
   const std::int64_t item = blockIdx.y;
   let_kernel_after_begin();
   wait_for_kernel_before();
-  // All blocks take the step, on their own copy; the last that has its sums takes it to the state with them.
+  // All blocks take the step, on their own copy; the last block to have its sums puts it into the state with them.
   PcgState state = a.states[item];
   if (state.count >= a.length) return;
   // An item that has stopped may never have had a product.
@@ -208,7 +209,7 @@ void pcg_residual(Context& context, const PcgArrays& a) {
   check_launch("pcg_residual");
 }
 
-// Here kernels take their own sums to the states; where z is a separate array, product_kernel completes them.
+// Here kernels put their own sums into the states; where z is a separate array, product_kernel completes them.
 void pcg_product(Context&, const PcgArrays&) {}
 
 void pcg_start(Context& context, const PcgArrays& a) {

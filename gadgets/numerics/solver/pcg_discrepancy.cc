@@ -59,7 +59,8 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
   };
   using Status = DiscrepancyResult::Status;
 
-  // Goes down from the largest lambda by decades: large ones are solved fast, and each starts where the last ended.
+  // The search goes down from the largest lambda by decades: large ones are solved fast, and each starts where the last
+  // ended.
   const double lowest = std::log(search.smallest);
   End high = excess_at(std::log(search.largest));
   if (good(high)) return finish(Status::matched);

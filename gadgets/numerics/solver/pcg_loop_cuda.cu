@@ -1,4 +1,4 @@
-// The loop of the conjugate gradients: steps launched one by one, or a CUDA graph that ends itself.
+// The loop of the conjugate gradients on CUDA: steps launched one by one, or a graph that ends itself.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -12,18 +12,18 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// Whether any item runs. Called by one block.
+/// True if any item runs. Called by one block.
 __device__ bool any_runs(const PcgState* states, std::int64_t batch) {
   int mine = 0;
   for (std::int64_t i = threadIdx.x; i < batch; i += blockDim.x) mine |= states[i].status == PcgState::running ? 1 : 0;
   return __syncthreads_or(mine) != 0;
 }
 
-/// Steps after which a loop looks whether to go on, which takes a good part of a short step. Steps beyond the last one,
-/// and of items that have ended, change nothing.
+/// The number of steps after which a loop checks whether to go on, which takes a good part of a short step. Steps
+/// beyond the last one, and of items that have ended, change nothing.
 constexpr int kStepsAtOnce = 4;
 
-/// From so many voxels on, a step takes the device longer than the host takes to launch it: 64^3.
+/// The number of voxels from which on a step takes the device longer than its launch takes the host: 64^3.
 constexpr std::int64_t kEnoughVoxels = 1 << 18;
 
 __global__ void look_kernel(const PcgState* states, std::int64_t batch, int* runs) {
@@ -33,8 +33,8 @@ __global__ void look_kernel(const PcgState* states, std::int64_t batch, int* run
   if (threadIdx.x == 0) *runs = any ? 1 : 0;
 }
 
-/// Launches the steps one by one. What decides whether to go on is how a group of them ended while the one after it
-/// runs: the same for all members that iterate together.
+/// Launches the steps one by one. The state at the end of a group of steps decides, while the next group runs, whether
+/// to go on: the same for all members that iterate together.
 void launch_steps(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
   const cudaStream_t stream = stream_of(context);
   Pace& pace = context.cache<Pace>();
@@ -51,7 +51,8 @@ void launch_steps(Context& context, const PcgArrays& a, int times, const std::fu
 
 #if CUDART_VERSION >= 12040
 
-/// Once it is set, the loop ends after the iteration that runs. Host memory, so that a launched graph can be stopped.
+/// A flag that, once set, ends the loop after the current iteration. It lies in host memory, so that a launched graph
+/// can be stopped.
 using StopFlag = const volatile int*;
 
 __global__ void first_kernel(int times, const PcgState* states, std::int64_t batch, int* left, StopFlag stop,
@@ -62,7 +63,7 @@ __global__ void first_kernel(int times, const PcgState* states, std::int64_t bat
   cudaGraphSetConditional(more, runs && *stop == 0 ? 1 : 0);
 }
 
-/// After `done` iterations.
+/// Decides on the next step, after `done` iterations.
 __global__ void next_kernel(const PcgState* states, std::int64_t batch, int done, int* left, StopFlag stop,
                             cudaGraphConditionalHandle more) {
   const bool runs = any_runs(states, batch);
@@ -70,8 +71,8 @@ __global__ void next_kernel(const PcgState* states, std::int64_t batch, int done
   cudaGraphSetConditional(more, (*left -= done) > 0 && runs && *stop == 0 ? 1 : 0);
 }
 
-/// The graph, and what only its kernels use. It may go while the graph runs, when an exception ends the solver: the
-/// loop then ends after the iteration that runs, and graph and memory are released after it.
+/// The graph, and the memory that only its kernels use. It may be destroyed while the graph runs, when an exception
+/// ends the solver: the loop then ends after the current iteration, and graph and memory are released after it.
 struct Recording {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
@@ -135,7 +136,7 @@ bool record(Context& context, cudaGraph_t graph, const Work& work) {
   return cudaStreamEndCapture(stream, &same) == cudaSuccess;
 }
 
-/// Null where the driver or the work does not allow it.
+/// Returns null where the driver or the work does not allow a graph.
 std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
   const cudaStream_t stream = stream_of(context);
   auto recording = std::make_shared<Recording>(context);
@@ -177,7 +178,7 @@ std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, 
                                const std::function<void()>& step) {
   if (times == 0) return nullptr;
   if (may_record && context.resources().options().graphs && a.batch * a.voxels < kEnoughVoxels) {
-    // The device takes the first steps as they come, while the host makes the graph of the others.
+    // The device runs the first steps one by one, while the host makes the graph of the others.
     const int first = std::min(times, kStepsAtOnce);
     for (int i = 0; i < first; ++i) step();
     times -= first;

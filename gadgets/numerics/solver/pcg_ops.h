@@ -1,5 +1,5 @@
 // The steps of the conjugate gradients on each backend; arguments were checked. Dot products are part of the steps that
-// make what they sum, and are added up as those of reductions.h are.
+// compute what they sum, and are added up as in reductions.h.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace echotrain::numerics {
 
-/// State of an item's iteration. It lives where the context computes, so that nothing waits for CUDA.
+/// The state of an item's iteration. It lives where the context computes, so that nothing waits for CUDA.
 struct PcgState {
   enum Status : std::int32_t { running, converged, broke_down };
 
@@ -19,7 +19,7 @@ struct PcgState {
   double rz;          ///< <r, z>
   float alpha, beta;  ///< of the step; 0 once stopped
   std::int32_t status;
-  std::int32_t moving;  ///< whether this step changes x and r
+  std::int32_t moving;  ///< nonzero: this step changes x and r
   std::int32_t count;   ///< residuals so far
   std::int32_t clear;   ///< x must become 0
 
@@ -86,7 +86,7 @@ struct PcgArrays {
   const float* inverse_diagonal;  ///< [voxels]; nullptr: 1
   double* partial;                ///< [batch, blocks, 3]: |b|^2 or <p, q>; |r|^2; <r, z>
   double* product;                ///< [batch]: <p, q> of CUDA's steps
-  std::int32_t* arrived;          ///< [batch], zero between operations: CUDA's parts that have their sums
+  std::int32_t* arrived;          ///< [batch], zero between operations: CUDA's blocks that have their sums
   double* residuals;              ///< [batch, length]
   std::int64_t length;
   PcgState* states;  ///< [batch]
@@ -97,7 +97,7 @@ ECHOTRAIN_HOST_DEVICE inline float normalizing_factor(double power) {
   return power == 0 ? 0.0f : static_cast<float>(1 / sqrt(power));
 }
 
-/// The power iteration's first vector: 1 plus something between -1/2 and 1/2 that looks random.
+/// The power iteration's first vector: 1 plus a pseudo-random number between -1/2 and 1/2.
 ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
   std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ull;
   h = (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9ull;
@@ -106,25 +106,25 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-/// Partial sums of n values, whatever the number of threads.
+/// The number of partial sums of n values, the same for any number of threads.
 std::int64_t pcg_blocks(std::int64_t n);
-/// Calls `step` `times` times, or until no item runs. CUDA: for small images as a graph that loops by itself, if it may
-/// be recorded and that is possible; the returned object must live until the work is done.
+/// Calls `step` `times` times, or until no item runs. On CUDA, small images use a graph that loops by itself, if it may
+/// and can be recorded; the returned object must live until the work is done.
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
                                const std::function<void()>& step);
-/// r = b - q, q being (A + lambda R) x; the start's sums.
+/// r = b - q, q being (A + lambda R) x; adds up the start's sums.
 void pcg_residual(Context& context, const PcgArrays& a);
-/// The sum <r, z> where z is an array of its own.
+/// Adds up <r, z> where z is a separate array.
 void pcg_product(Context& context, const PcgArrays& a);
-/// PcgState::start() for each item; p = 0.
+/// Calls PcgState::start() for each item; p = 0.
 void pcg_start(Context& context, const PcgArrays& a);
 /// p = z + beta p for the items that run.
 void pcg_turn(Context& context, const PcgArrays& a);
-/// q += shift p, and <p, q>.
+/// q += shift p; adds up <p, q>.
 void pcg_direction(Context& context, const PcgArrays& a, float shift);
-/// PcgState::step(), x += alpha p and r -= alpha q for the items that move; their sums.
+/// Calls PcgState::step(); x += alpha p and r -= alpha q for the items that move; adds up their sums.
 void pcg_advance(Context& context, const PcgArrays& a);
-/// PcgState::finish().
+/// Calls PcgState::finish().
 void pcg_finish(Context& context, const PcgArrays& a);
 /// x = 0 for items whose state says `clear`.
 void pcg_clear(Context& context, const PcgArrays& a);

@@ -26,7 +26,7 @@ void check_image(const Shape& image) {
     require_for_regularizer(e >= 1 && (voxels *= e) <= kMostVoxels, "no image can be " + image.text());
 }
 
-/// Number of items of x and y, both [batch, image...].
+/// The number of items of x and y, both [batch, image...].
 std::int64_t check_batch(const Shape& image, DeviceView<const cfloat> x, DeviceView<cfloat> y) {
   Shape batched{x.shape().rank() > 0 ? x.shape()[0] : 0};
   for (const auto e : image) batched.push_back(e);
@@ -75,7 +75,7 @@ class Identity final : public Regularizer {
 
 class Differences final : public Regularizer {
  public:
-  /// mean: of each axis, the mean of its edges' squared weights, the factor included.
+  /// mean: for each axis, the mean of its edges' squared weights, including the factor.
   Differences(const Shape& image, const Stencil& stencil, const std::array<double, 3>& mean, Array<float> weights)
       : image_(image), stencil_(stencil), mean_(mean), weights_(std::move(weights)) {}
   const Shape& image() const override { return image_; }

@@ -1,4 +1,4 @@
-// What is known of an image before it is measured: R = W^H W of a regularised least squares problem.
+// A Regularizer is the quadratic prior R = W^H W of a regularised least squares problem.
 //
 // Sources: Stone et al., JPDC 68, 2008, sec. 2.2 (docs/seeds.md); weights that fall at the edges of a reference image:
 // Haldar, Hernando, Song, Liang, "Anatomically constrained reconstruction from noisy data", MRM 59, 2008.
@@ -24,17 +24,17 @@ class Regularizer {
   /// Eigenvalues of a circulant matrix near R (for a stencil of constant weights T. Chan's optimal one), in FFT order,
   /// unscaled, >= 0. [image...]
   virtual void symbol(Context& context, DeviceView<float> symbol) const = 0;
-  /// The same where another context computes. Waits for `context`; this one's work must be done.
+  /// Copies R to where another context computes. Waits for `context`; this one's work must be done.
   virtual std::shared_ptr<const Regularizer> copy(Context& context) const = 0;
-  /// Whether R is the identity, which solvers add on their way.
+  /// True if R is the identity, which solvers add in their own passes.
   virtual bool identity() const { return false; }
 };
 
-/// W = 1.
+/// Tikhonov regularisation: W = 1.
 std::shared_ptr<const Regularizer> tikhonov(const Shape& image);
 
-/// W = differences of neighbours along each axis, over their distance; none across the border. `voxel_size`: of each
-/// axis, slowest first, in any unit; empty: 1. std::invalid_argument unless all are positive.
+/// W = differences of neighbours along each axis, over their distance; none across the border. `voxel_size`: one per
+/// axis, slowest first, in any unit; empty: 1. Throws std::invalid_argument unless all are positive.
 std::shared_ptr<const Regularizer> smoothness(const Shape& image, const std::vector<double>& voxel_size = {});
 
 /// W x = w_a(r) (x(r + e_a) - x(r)) over all axes a and voxels r that have a neighbour r + e_a: W^H W = sum_a D_a^H

@@ -8,12 +8,12 @@ namespace {
 
 constexpr std::int64_t kStencilGrain = 16 * 1024;  // elements per piece
 
-/// y += scale x, of n floats.
+/// y += scale x for n floats.
 ECHOTRAIN_CLONES void add_multiple(float scale, const float* x, float* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += scale * x[i];
 }
 
-/// y += scale w^2 (x - neighbour), of n complex numbers; w: nullptr for all 1.
+/// y += scale w^2 (x - neighbour) for n complex numbers; w: nullptr for all 1.
 ECHOTRAIN_CLONES void add_difference(const float* x, const float* neighbour, const float* w, float scale, float* y,
                                      std::int64_t n) {
   if (w == nullptr) {

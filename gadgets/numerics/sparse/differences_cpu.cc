@@ -62,7 +62,7 @@ void differences_adjoint(Context& context, const SeriesGrid& g, const cfloat* d,
         continue;
       }
       const std::int64_t i = at[g.axes[a]], before = g.before(g.axes[a], i), next = g.next(g.axes[a], i);
-      // What is at an end of time has no neighbour there.
+      // The first and the last frame have a neighbour in time on one side only.
       for (std::int64_t v = 0; v < nx; ++v) {
         if (before != 0) to[v] += from[before + v];
         if (next != 0) to[v] -= from[v];

@@ -9,7 +9,7 @@ namespace echotrain::numerics {
 /// The extents of a series and the axes that have neighbours.
 struct SeriesGrid {
   std::int64_t n[4];  ///< t, z, y, x
-  int axes[4];        ///< `count` of them
+  int axes[4];        ///< the axes, `count` of them
   int count;
 
   std::int64_t size() const { return n[0] * n[1] * n[2] * n[3]; }
@@ -18,7 +18,8 @@ struct SeriesGrid {
     for (int a = 3; a > axis; --a) step *= n[a];
     return step;
   }
-  /// From element i of an axis to the next, or to the one before, in elements of the series; 0 where there is none.
+  /// The distance from element i of an axis to the next one, or to the one before, in elements of the series; 0 where
+  /// there is none.
   ECHOTRAIN_HOST_DEVICE std::int64_t next(int axis, std::int64_t i) const {
     if (i + 1 < n[axis]) return stride(axis);
     return axis == 0 ? 0 : -i * stride(axis);

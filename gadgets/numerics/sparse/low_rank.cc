@@ -11,7 +11,7 @@
 namespace echotrain::numerics {
 namespace {
 
-// What one thread works on at a time, in double precision: 8 MiB, and a few times as much beside it.
+// Numbers that one thread works on at a time, in double precision: 8 MiB, and a few times as much beside it.
 constexpr std::int64_t kMostOfBlock = 1 << 19;
 
 LowRankGrid grid_of(const LowRankBlocks& blocks, const Shape& series) {

@@ -1,4 +1,4 @@
-// Series whose frames are alike place by place: singular values of blocks.
+// Locally low-rank series: thresholding of singular values, block by block.
 #pragma once
 
 #include <array>
@@ -8,21 +8,21 @@
 
 namespace echotrain::numerics {
 
-/// How a series is cut into blocks.
+/// The blocks that a series is cut into.
 struct LowRankBlocks {
-  std::int64_t extent = 8;  ///< of a block along each axis longer than 1, but for the last blocks of an axis
+  std::int64_t extent = 8;  ///< extent of a block along each axis longer than 1; the last blocks of an axis may be
+                            ///< smaller
   std::array<std::int64_t, 3> shift{};  ///< z, y, x: the first block begins at this voxel, space being periodic
 };
-/// Blocks along z, y and x together.
+/// The number of blocks along z, y and x together.
 std::int64_t count(const LowRankBlocks& blocks, const Shape& series);
 
 /// Each block, as a matrix [voxel, frame] U diag(s) V^H, becomes U diag(max(0, s - threshold)) V^H: the proximal map of
 /// `threshold` times the sum of its singular values. The singular values are found in float64 as roots of eigenvalues
 /// of X^H X (or X X^H, the smaller one), so that those below 1e-8 of the largest are lost. series: [frame, z, y, x].
 /// The smaller extent of a block, voxels or frames, is at most kMostLowRank, and a block has at most 524288 numbers.
-/// Asynchronous on CUDA.
-/// std::invalid_argument on shapes and options that do not fit. Source: Cai, Candes, Shen, SIAM J. Optim. 20, 2010;
-/// blocks: Trzasko and Manduca, ISMRM 2011.
+/// Asynchronous on CUDA. Throws std::invalid_argument on shapes and options that do not fit. Source: Cai, Candes, Shen,
+/// SIAM J. Optim. 20, 2010; blocks: Trzasko and Manduca, ISMRM 2011.
 inline constexpr std::int64_t kMostLowRank = 128;
 void shrink_singular_values(Context& context, const LowRankBlocks& blocks, double threshold, DeviceView<cfloat> series);
 

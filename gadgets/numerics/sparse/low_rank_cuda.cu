@@ -9,7 +9,7 @@ namespace {
 constexpr int kBlockThreads = 128;
 constexpr int kMostPairs = static_cast<int>(kMostLowRank) / 2;
 constexpr int kMostSweeps = 24;
-constexpr double kSmall = 1e-15;  // of the trace: what counts as 0 off the diagonal
+constexpr double kSmall = 1e-15;  // share of the trace below which an off-diagonal element counts as 0
 constexpr std::int64_t kMostBlocks = 1024, kScratchBytes = 128 << 20;
 static_assert(kMostPairs <= kBlockThreads);
 
@@ -20,14 +20,14 @@ __device__ double2 mixed(double c, double2 a, double s, double2 b) {
 __device__ double2 wide(float2 v) { return make_double2(v.x, v.y); }
 __device__ double2 turned(double2 v) { return make_double2(v.x, -v.y); }  // the conjugate
 
-/// What a thread block works with: a block of the series, and the matrix whose eigenvalues are looked for.
+/// The data of a thread block: a block of the series, and the matrix whose eigenvalues are computed.
 struct LowRankScratch {
   float2* x;                ///< [frame, voxel]
   double2 *gram, *vectors;  ///< [n, n]
 };
 
-/// Rotations of one round: rows and columns p < 0 have none. The new column p is c times the old one less s conj(e)
-/// times q, the new column q is s times p and c conj(e) times q.
+/// Rotations of one round: rows and columns p < 0 have none. The new column p is c times the old one minus s conj(e)
+/// times q, the new column q is s times p plus c conj(e) times q.
 struct Rotations {
   int p[kMostPairs], q[kMostPairs];
   double c[kMostPairs], s[kMostPairs];
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (std::int64_t i = threadIdx.x; i < voxels * frames; i += kBlockThreads)
       w.x[i] = series[i / voxels * frame_size + g.voxel(block, i % voxels)];
     __syncthreads();
-    // X^H X, or X X^H: rows i and j of the smaller extent, over the larger one.
+    // Sums X^H X, or X X^H: rows i and j of the smaller extent, over the larger one.
     const std::int64_t along = by_frames ? 1 : voxels, across = by_frames ? voxels : 1;
     for (int i = static_cast<int>(threadIdx.x); i < n * n; i += kBlockThreads) {
       const int row = i / n, column = i % n;

@@ -28,7 +28,7 @@ struct LowRankGrid {
     }
     return b;
   }
-  /// Where a voxel of a block lies in a frame.
+  /// The place of a voxel of a block in a frame.
   ECHOTRAIN_HOST_DEVICE std::int64_t voxel(const LowRankBlock& b, std::int64_t i) const {
     std::int64_t at[3];
     for (int a = 2; a >= 0; --a) {

@@ -13,7 +13,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Axes that are halved together, and the box that they lie in.
+/// One level: the axes that are halved together, and the box that they lie in.
 struct Level {
   Extents box;
   std::vector<int> axes;

@@ -16,7 +16,7 @@ ECHOTRAIN_CLONES void add_rows(const float* a, const float* b, const float* c, c
     to[i] = weight[0] * a[i] + weight[1] * b[i] + weight[2] * c[i] + weight[3] * d[i];
 }
 
-/// One row along x.
+/// Combines one row along x.
 ECHOTRAIN_CLONES void combine_within(const float* from, const WaveletTaps* taps, std::int64_t n, float* to) {
   for (std::int64_t i = 0; i < n; ++i) {
     const WaveletTaps& t = taps[i];

@@ -5,7 +5,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// Where an element of a box lies in its image.
+/// The place of an element of a box in its image.
 struct BoxPlace {
   std::int64_t item, at[3];  // the item's first element; z, y, x
   __device__ BoxPlace(std::int64_t i, const std::int64_t* n, const std::int64_t* box)
@@ -19,7 +19,7 @@ struct BoxExtents {
 };
 BoxExtents extents_of(const Extents& n, const Extents& box) { return {{n[0], n[1], n[2]}, {box[0], box[1], box[2]}}; }
 
-/// One thread per element of the box's result. taps: of each place along the axis.
+/// One thread per element of the box's result. taps: one for each place along the axis.
 __global__ void wavelet_kernel(WaveletPass pass, BoxExtents e, const float2* from, float2* to) {
   const std::int64_t stride[3] = {e.n[1] * e.n[2], e.n[2], 1};
   ECHOTRAIN_GRID_STRIDE(i, pass.items * e.box[0] * e.box[1] * e.box[2]) {

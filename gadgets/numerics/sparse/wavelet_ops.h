@@ -7,7 +7,7 @@
 
 namespace echotrain::numerics {
 
-/// What an element of a pass' result is made of: the sum of weight times the value at these places of its axis.
+/// The terms of an element of a pass' result: the sum of weight times the value at these places of its axis.
 struct WaveletTaps {
   std::int64_t at[4];
   float weight[4];
@@ -18,8 +18,8 @@ struct WaveletPass {
   std::int64_t items;
   Extents n, box;
   int axis;
-  bool forward;        ///< analysis
-  std::int64_t shift;  ///< along the axis; 0 beyond the first level
+  bool forward;        ///< true: analysis
+  std::int64_t shift;  ///< shift along the axis; 0 beyond the first level
 
   ECHOTRAIN_HOST_DEVICE WaveletTaps taps(std::int64_t i) const {
     constexpr float kLow[4] = {0.48296291314453414f, 0.83651630373780790f, 0.22414386804201339f, -0.12940952255126037f};
@@ -54,7 +54,7 @@ struct WaveletPass {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-/// Of the box alone; `to` is other memory.
+/// Transforms the box alone; `to` is other memory.
 void wavelet_pass(Context& context, const WaveletPass& pass, const cfloat* from, cfloat* to);
 void copy_box(Context& context, std::int64_t items, const Extents& n, const Extents& box, const cfloat* from, cfloat* to);
 void copy_corner(Context& context, std::int64_t items, const Extents& n, const Extents& m, const cfloat* from, cfloat* to);
