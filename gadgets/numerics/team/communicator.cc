@@ -19,13 +19,13 @@ class Alone final : public Communicator {
   void abort() noexcept override {}
 };
 
-/// A point at which threads wait for each other.
+/// A barrier at which threads wait for each other.
 class Meeting {
  public:
   explicit Meeting(int members) : members_(members), values_(static_cast<std::size_t>(members)) {}
   int members() const { return members_; }
 
-  /// Meets, and then each one's values can be read until the next meeting.
+  /// Waits for all members; until the next meeting, each can read the others' values.
   void bring(int rank, DeviceView<const float> values) {
     {
       const std::scoped_lock lock(mutex_);

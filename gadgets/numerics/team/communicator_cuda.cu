@@ -1,5 +1,5 @@
-// CUDA devices of one process, connected by NCCL. NCCL's library is loaded when it is first needed, so that programs
-// start on machines without it.
+// The Communicator of one process's CUDA devices, by NCCL. NCCL's library is loaded when it is first needed, so that
+// programs start on machines without it.
 #include "gadgets/numerics/core/backends_built.h"
 
 #if ECHOTRAIN_HAS_NCCL
@@ -42,7 +42,7 @@ struct Nccl {
 
  private:
   Nccl() {
-    void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);  // until the process ends
+    void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);  // it stays until the process ends
     if (library == nullptr) {
       const char* error = dlerror();
       problem = std::string("NCCL cannot be loaded: ") + (error != nullptr ? error : "libnccl.so.2");
@@ -64,7 +64,7 @@ struct Nccl {
   }
 };
 
-/// Connections that no team has, by their devices.
+/// A pool of connections that no team uses, by their devices.
 class Spare {
  public:
   Spare() = default;
@@ -100,7 +100,7 @@ struct Connection {
 
   const std::vector<int> devices;
   std::vector<ncclComm_t> comms;
-  std::vector<std::timed_mutex> ends;  ///< of each comm: NCCL allows one thread at a time
+  std::vector<std::timed_mutex> ends;  ///< locks of the comms: NCCL allows one thread at a time
   std::atomic<bool> aborted = false;
   const std::shared_ptr<Spare> spare;
 
@@ -139,7 +139,7 @@ class NcclCommunicator final : public Communicator {
   const int rank_;
 };
 
-/// A member that is a process of its own. The connection lives until the process ends.
+/// The communicator of a member that is a process of its own. The connection lives until the process ends.
 class NcclRank final : public RankCommunicator {
  public:
   NcclRank(Ranks& ranks, ncclComm_t comm) : ranks_(ranks), comm_(comm) {}
@@ -176,7 +176,7 @@ class NcclRank final : public RankCommunicator {
   bool aborted_ = false;
 };
 
-/// Lets `device` access the memory that the other one's arrays are in.
+/// Lets `device` access the memory of the other device's arrays.
 void give_access(int device, int other) {
   int can = 0;
   if (cudaDeviceCanAccessPeer(&can, device, other) != cudaSuccess || can == 0) {
@@ -225,7 +225,7 @@ std::unique_ptr<RankCommunicator> cuda::connect_ranks(Ranks& ranks, Context& con
   std::string reason;
   if (!can_connect_devices(&reason)) throw ResourceError("GPUs of several ranks cannot work together: " + reason);
   const Nccl& nccl = Nccl::get();
-  cuda::stream_of(context);  // makes the device the one that NCCL takes
+  cuda::stream_of(context);  // sets the device, which NCCL uses
   ncclUniqueId id{};
   if (ranks.rank() == 0) nccl.check(nccl.unique_id(&id), "making an address");
   ranks.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);

@@ -11,7 +11,7 @@ namespace {
 
 std::span<float> span_of(DeviceView<float> values) { return {values.data(), static_cast<std::size_t>(values.size())}; }
 
-/// A member whose data are in host memory, where `ranks` exchange.
+/// The communicator of a member whose data are in host memory, where `ranks` exchange.
 class HostCommunicator final : public RankCommunicator {
  public:
   explicit HostCommunicator(Ranks& ranks) : ranks_(ranks) {}

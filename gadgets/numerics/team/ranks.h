@@ -12,39 +12,39 @@
 namespace echotrain::numerics {
 
 /// One process's end. All processes call the same functions, in the same order and with the same sizes, each from one
-/// thread, and return when they have what they need of the others. ResourceError when another one has failed: which,
-/// and why.
+/// thread; a call returns when this process has the others' data that it needs. Throws ResourceError when another
+/// process has failed; the text says which, and why.
 class Ranks {
  public:
   virtual ~Ranks() = default;
   virtual int rank() const = 0;        ///< 0 .. size() - 1
-  virtual int size() const = 0;        ///< of all machines
-  virtual int local_rank() const = 0;  ///< among those of this machine, from 0
-  /// Gives what rank `from` has to all.
+  virtual int size() const = 0;        ///< number of ranks on all machines
+  virtual int local_rank() const = 0;  ///< number among those of this machine, from 0
+  /// Gives the bytes of rank `from` to all.
   virtual void broadcast(std::span<std::byte> bytes, int from) = 0;
   /// values = the sum over all ranks, added up in their order from 0 on: the same bits everywhere.
   virtual void sum(std::span<float> values) = 0;
 };
 
-/// The same when only rank `from` knows the number of bytes.
+/// Broadcasts when only rank `from` knows the number of bytes.
 void broadcast(Ranks& ranks, std::vector<std::byte>& bytes, int from);
 
-/// ResourceError when the bits of `own` differ from rank 0's. For numbers that each rank computes and all continue
-/// from.
+/// Throws ResourceError when the bits of `own` differ from rank 0's. For numbers that each rank computes and all
+/// continue from.
 void compare_with_first(Ranks& ranks, std::span<const std::byte> own);
 
-/// A member's end where each member is a process of its own.
+/// The end of a member that is a process of its own.
 class RankCommunicator : public Communicator {
  public:
   using Communicator::sum;
-  /// Gives what rank `from` has to all. In stream order of `context`.
+  /// Gives the values of rank `from` to all, in stream order of `context`.
   virtual void broadcast(Context& context, DeviceView<float> values, int from) = 0;
-  /// On the host; the number of bytes comes along.
+  /// Broadcasts on the host; the number of bytes comes along.
   virtual void broadcast(std::vector<std::byte>& bytes, int from) = 0;
 };
 
-/// All ranks call this, with contexts of one backend. CPU: by `ranks`, which must outlive what is returned. CUDA: by
-/// NCCL, each rank having a device of its own; ResourceError without NCCL, or when it cannot connect them.
+/// Connects the ranks; all of them call this, with contexts of one backend. CPU: by `ranks`, which must outlive the
+/// result. CUDA: by NCCL, with one device per rank; throws ResourceError without NCCL, or when it cannot connect them.
 std::unique_ptr<RankCommunicator> connect_ranks(Ranks& ranks, Context& context);
 
 namespace cuda {

@@ -30,8 +30,8 @@ void check(int status, const char* what) {
   throw ResourceError(fmt::format("MPI: {} failed: {}", what, text.data()));
 }
 
-/// Ends this process, and so all ranks, unless they have found each other in time: MPI waits for ever if a firewall
-/// stands between machines.
+/// Ends this process, and so all ranks, unless the ranks have found each other in time: MPI waits for ever if a
+/// firewall stands between machines.
 class StartLimit {
  public:
   ~StartLimit() {
@@ -74,9 +74,9 @@ struct MpiRanks::Impl {
   int rank = 0, size = 1, local_rank = 0;
   std::string where;
   std::vector<float> parts;
-  std::string last_words;  // a member, as it may still be on its way when fail() returns
+  std::string last_words;  // a member, as the message may still be under way when fail() returns
   std::string bad_news;    // from another rank that has failed
-  bool gone = false;       // requests were left behind, so that MPI is not used any more
+  bool gone = false;       // requests were abandoned, so MPI is not used any more
 
   /// Receives the message of a rank that has failed.
   void listen() {

@@ -10,9 +10,10 @@ namespace echotrain::numerics {
 
 class MpiRanks final : public Ranks {
  public:
-  /// Begins MPI, for this process's life; once. A program that was not started by MPI is the only rank. ResourceError.
+  /// Begins MPI, once in this process's life. A program that was not started by MPI is the only rank. Throws
+  /// ResourceError.
   MpiRanks(int& argc, char**& argv);
-  /// Ends MPI: to be reached by all ranks, or by none (see end_all).
+  /// Ends MPI. All ranks must reach it, or none (see end_all).
   ~MpiRanks() override;
   MpiRanks(const MpiRanks&) = delete;
   MpiRanks& operator=(const MpiRanks&) = delete;
@@ -25,7 +26,7 @@ class MpiRanks final : public Ranks {
 
   /// "rank 2 of 4 on node7"
   std::string name() const;
-  /// This rank cannot go on: whoever waits for it, now or later, gets a ResourceError with `why`.
+  /// Declares that this rank cannot go on: all ranks that wait for it, now or later, get a ResourceError with `why`.
   void fail(const std::string& why) noexcept;
   /// Ends all ranks, at once and wherever they are, and does not return. mpirun's exit status becomes `status`.
   [[noreturn]] void end_all(int status) noexcept;

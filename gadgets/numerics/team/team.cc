@@ -10,7 +10,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Connections of different teams must not be used at the same time on the same devices.
+/// The lock of all teams: connections of different teams must not be used at the same time on the same devices.
 std::timed_mutex& one_team_at_a_time() {
   static std::timed_mutex mutex;
   return mutex;
@@ -45,8 +45,8 @@ struct Team::Impl {
   Context& first;
   const std::vector<int> other_devices;
   const std::uint64_t memory_budget;
-  std::vector<std::unique_ptr<Communicator>> ends;  // of this process's members; empty before the first run
-  RankCommunicator* ranks = nullptr;                // the end of this process, where there are several
+  std::vector<std::unique_ptr<Communicator>> ends;  // one per member of this process; empty before the first run
+  RankCommunicator* ranks = nullptr;                // the end of this process, if there are several processes
   std::vector<Other> others;
 
   std::mutex mutex;
@@ -55,7 +55,7 @@ struct Team::Impl {
   std::uint64_t round = 0;
   int busy = 0;
   bool leave = false;
-  std::exception_ptr error;  // the first one, if any
+  std::exception_ptr error;  // the first error, if any
 
   void connect() {
     std::vector<int> devices{first.device()};
@@ -84,7 +84,7 @@ struct Team::Impl {
     end.abort();
   }
 
-  /// `own`: the member's place among those of this process.
+  /// `own` is the member's place among those of this process.
   void do_work(Context& context, int own, const std::function<void(Member&)>& what) noexcept {
     Communicator& end = *ends[static_cast<std::size_t>(own)];
     try {

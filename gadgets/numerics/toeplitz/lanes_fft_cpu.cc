@@ -10,7 +10,7 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-// Butterflies: in place, the forward transform of R numbers.
+// Butterflies: the forward transform of R numbers, in place.
 template <int R>
 struct Points {};
 
@@ -79,7 +79,7 @@ ECHOTRAIN_INLINE void butterfly(Points<8>, V* re, V* im) {
   }
 }
 
-// Where the numbers of a stage come from and go to: `at(i, re, im)` for point i.
+// Source and destination of a stage's numbers: `at(i, re, im)` for point i.
 
 template <class V>
 ECHOTRAIN_INLINE void load(const float* from, V& to) {
@@ -239,7 +239,7 @@ ECHOTRAIN_INLINE void transform(const LanesAxis& axis, const LanesInput& input, 
   static_assert(sizeof(V) > sizeof(float));
   const auto& stages = axis.stages();
   float *from = scratch, *to = scratch + axis.half() * kPoint;
-  if (stages.size() == 1) {  // one stage only: copies the input, which the last stage then takes
+  if (stages.size() == 1) {  // a single stage copies the input, which the last stage then takes
     for (std::int64_t i = 0; i < axis.half(); ++i) {
       V re, im;
       if (input.modulation != nullptr)
@@ -264,7 +264,7 @@ ECHOTRAIN_INLINE void transform(const LanesAxis& axis, const LanesInput& input, 
 template <int kVectorBytes>
 using Vector [[gnu::vector_size(kVectorBytes)]] = float;
 
-/// The lanes that fit a register of the machine, and then the next ones.
+/// Transforms the lanes that fit a register of the machine, and then the next ones.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void transform_all(const LanesAxis& axis, LanesInput input, LanesOutput output, float* scratch) {
   constexpr std::int64_t kAtOnce = kVectorBytes / sizeof(float);

@@ -1,4 +1,4 @@
-// Fourier transforms of a few points in the registers of one thread, with factors known when they are compiled.
+// FFTs of a few points in the registers of one thread, with factors known at compile time.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -41,7 +41,7 @@ template <int... I, class F>
 __device__ __forceinline__ void for_each(std::integer_sequence<int, I...>, F&& f) {
   (f(std::integral_constant<int, I>()), ...);
 }
-/// f(0), ..., f(N - 1), each with its number as a constant.
+/// Calls f(0), ..., f(N - 1), each with its number as a constant.
 template <int N, class F>
 __device__ __forceinline__ void for_each(F&& f) {
   for_each(std::make_integer_sequence<int, N>(), static_cast<F&&>(f));
@@ -84,7 +84,7 @@ constexpr int outer_factor(int n) {
   return n;
 }
 
-/// v[k] = sum_j v[j] exp(-+2 pi i j k / N), both in natural order. N: products of 2, 3 and 5.
+/// v[k] = sum_j v[j] exp(-+2 pi i j k / N), both in natural order. N is a product of 2, 3 and 5.
 template <int N, bool Inverse>
 __device__ __forceinline__ void transform(float2 (&v)[N]) {
   constexpr int A = outer_factor(N);

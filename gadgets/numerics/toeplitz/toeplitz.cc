@@ -31,17 +31,17 @@ Shape halved(const Shape& doubled) {
   return image;
 }
 
-/// The real part of a spectrum, with its range.
+/// Takes the real part of a spectrum. Returns its range.
 SpectrumRange take_real(Context& context, const Array<cfloat>& spectrum, float scale, float* to) {
   return ECHOTRAIN_DISPATCH(context, real_part(context, spectrum.data(), spectrum.size(), scale, to));
 }
 
 /// to[i] = factors[i] exp(2 pi i k[i] steps), complex, to 1e-10 before it is rounded. k: one in `stride`. Half the
-/// angle is within pi / 2, where few terms of the series of sine and cosine do.
+/// angle is within pi / 2, where few terms of the series of sine and cosine suffice.
 ECHOTRAIN_CLONES void turned(const double* k, std::int64_t stride, double steps, const double* factors, std::int64_t n,
                              float* to) {
-  constexpr double kWholeParts = 0x1.8p52;  // what is added to it loses its fraction
-  // A part is within 0.5 but for rounding. It is more where numbers are too large to have one, or not finite.
+  constexpr double kWholeParts = 0x1.8p52;  // adding this rounds the fraction away
+  // A fractional part is within 0.5 up to rounding. It is more where numbers are too large to have one, or not finite.
   for (std::int64_t i = 0; i < n; ++i) {
     const double turns = k[i * stride] * steps, part = turns - ((turns + kWholeParts) - kWholeParts),
                  half = std::abs(part) < 0.6 ? std::numbers::pi * part : 0.0, square = half * half;
@@ -93,7 +93,7 @@ ToeplitzOperator::ToeplitzOperator(Context& context, DeviceView<const cfloat> q)
     impl.smallest = static_cast<double>(range.smallest);
     impl.largest = static_cast<double>(range.largest);
     // A transform of n points in single precision errs by about 6e-8 log2(n) |q|, and the largest value is |q| or more:
-    // 2e-6 for 512^3. What makes q writes one half of it as the other's mirror image.
+    // 2e-6 for 512^3. The maker of q writes one half of it as the other's mirror image.
     constexpr double kRounding = 1e-5;
     const double imaginary = static_cast<double>(range.imaginary),
                  size = std::max(std::abs(impl.smallest), std::abs(impl.largest));

@@ -1,4 +1,4 @@
-// F^H W F as a convolution, with Fourier transforms of doubled size.
+// The normal operator F^H W F as a convolution (Toeplitz embedding), with Fourier transforms of doubled size.
 //
 // Sources: Fessler, Lee, Olafsson, Shi, Noll, "Toeplitz-based iterative image reconstruction for MRI with correction
 // for magnetic field inhomogeneity", IEEE TSP 53(9), 2005; Stone et al., JPDC 68, 2008, sec. 2.2 (docs/seeds.md).
@@ -18,17 +18,18 @@ namespace echotrain::numerics {
 class ToeplitzOperator final : public NormalOperator {
  public:
   /// q: [2n...], where the context computes: lags in FFT order as point_spread() gives them; lags -n are ignored. Waits
-  /// for the device. std::invalid_argument when the shape is not valid, or q is not finite or not Hermitian (its
-  /// spectrum then has an imaginary part of more than 1e-5 of its largest value); rounding is dropped.
+  /// for the device. Throws std::invalid_argument when the shape is not valid, or q is not finite or not Hermitian (its
+  /// spectrum then has an imaginary part of more than 1e-5 of its largest value); a smaller one is rounding, and
+  /// dropped.
   ToeplitzOperator(Context& context, DeviceView<const cfloat> q);
   ~ToeplitzOperator() override;
 
   const Shape& image() const override;
-  const Shape& grid() const;  ///< of the transforms: even, >= 2n
+  const Shape& grid() const;  ///< extents of the transforms: even, >= 2n
   Backend backend() const override;
   std::uint64_t bytes() const override;
-  /// Extremes of the spectrum on the grid. No eigenvalue of T lies beyond them; the smallest may be somewhat negative
-  /// even if T has no negative eigenvalue.
+  /// The smallest value of the spectrum on the grid. No eigenvalue of T lies below it; it may be somewhat negative even
+  /// if T has no negative eigenvalue.
   double smallest() const;
   double largest() const override;
   double diagonal() const override;  ///< q[0]
@@ -52,10 +53,10 @@ class ToeplitzOperator final : public NormalOperator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The lags of which point_spread_nufft() works out Q: half of the slowest axis gives the other.
+/// The shape of the lags that point_spread_nufft() computes of Q: half of the slowest axis gives the other half.
 Shape lag_image(const Shape& image);
-/// point_spread() through a NUFFT plan: much faster, with the error of expected_error(options, lag_image(image)),
-/// and Hermitian but for rounding. Arguments are as there.
+/// Does point_spread() by a NUFFT plan: much faster, with the error of expected_error(options, lag_image(image)), and
+/// Hermitian up to rounding. Arguments are as there.
 void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                         const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q);
 

@@ -25,12 +25,12 @@ struct PlaneScratch;  // room for some planes: a few megabytes
 
 float* scratch(std::int64_t floats) { return thread_scratch<PlaneScratch>(static_cast<std::size_t>(floats)); }
 
-/// The three axes, and how an item lies in the working array. Points are of kLanes x frequencies, `across` of them;
-/// before the last axis (z, or y in 2D) is transformed: [z, across, y frequency] in 3D, [across, y] in 2D.
+/// The three axes, and the layout of an item in the working array. Points are of kLanes x frequencies, `across` of
+/// them; before the last axis (z, or y in 2D) is transformed: [z, across, y frequency] in 3D, [across, y] in 2D.
 struct Layout {
   std::array<LanesAxis, 3> axis;
-  std::int64_t across, rows;     ///< rows: y, a multiple of kLanes
-  std::int64_t columns, stride;  ///< of the last axis: columns along it, points between its elements
+  std::int64_t across, rows;     ///< rows: number of y, a multiple of kLanes
+  std::int64_t columns, stride;  ///< the last axis: columns along it, points between its elements
   std::int64_t item;             ///< points
   std::int64_t group_floats;     ///< working space of rows_forward() and rows_inverse()
 
@@ -48,7 +48,7 @@ struct Layout {
     }
     group_floats = kLanes * row_floats() + (points_x() + across * kLanes + 3 * axis[2].half()) * kPoint;
   }
-  /// A row of x, two floats each, and points of x, filled up to whole blocks of eight floats.
+  /// The floats of a row of x, two for each point, padded to whole blocks of eight.
   std::int64_t row_floats() const { return up_to_multiple(2 * axis[2].n(), 8); }
   std::int64_t points_x() const { return row_floats() / 2; }
 };
@@ -73,7 +73,7 @@ ECHOTRAIN_CLONES void multiply_conjugate(const float* a, const float* map, float
 const float* floats(const cfloat* values) { return reinterpret_cast<const float*>(values); }
 float* floats(cfloat* values) { return reinterpret_cast<float*>(values); }
 
-/// x transforms of up to kLanes rows, times their maps where there are some, to points [across, y] of `rows` y each.
+/// Transforms up to kLanes rows along x, times their maps where there are some, to points [across, y] of `rows` y each.
 void rows_forward(const Layout& layout, const cfloat* x, const cfloat* map, std::int64_t count, float* space,
                   float* plane) {
   const LanesAxis& axis = layout.axis[2];
@@ -103,7 +103,7 @@ void rows_forward(const Layout& layout, const cfloat* x, const cfloat* map, std:
                        plane + b * layout.rows * kPoint + part, kPoint);
 }
 
-/// The inverse of the above, x < n of it; y = or += rows times conj(map).
+/// The inverse of the above, for x < n; y = or += rows times conj(map).
 void rows_inverse(const Layout& layout, const float* plane, const cfloat* map, bool add, std::int64_t count,
                   float* space, cfloat* y) {
   const LanesAxis& axis = layout.axis[2];
@@ -127,7 +127,7 @@ void rows_inverse(const Layout& layout, const float* plane, const cfloat* map, b
   }
 }
 
-/// All rows of a plane.
+/// Transforms all rows of a plane.
 void plane_forward(const Layout& layout, const cfloat* x, const cfloat* map, float* space, float* plane) {
   const std::int64_t ny = layout.axis[1].n(), nx = layout.axis[2].n();
   for (std::int64_t y = 0; y < ny; y += kLanes)
@@ -141,7 +141,8 @@ void plane_inverse(const Layout& layout, const float* plane, const cfloat* map, 
                  space, to + y * nx);
 }
 
-/// y of a plane [across, rows] to and from all its frequencies [across, frequency].
+/// Transforms y of a plane [across, rows] to all its frequencies [across, frequency]; columns_inverse() does the
+/// inverse.
 void columns_forward(const Layout& layout, const float* plane, float* space, float* to) {
   const LanesAxis& axis = layout.axis[1];
   const std::int64_t m = axis.half();
@@ -167,7 +168,7 @@ void columns_inverse(const Layout& layout, const float* from, float* space, floa
   }
 }
 
-/// The last axis: forward, times the spectrum [2, m], and back, in place.
+/// Transforms the last axis forward, times the spectrum [2, m], and back, in place.
 void last_axis(const LanesAxis& axis, std::int64_t stride, const float* spectrum, float* space, float* column) {
   const std::int64_t m = axis.half(), n = axis.n();
   float *product = space + 2 * m * kPoint, *even = product + m * kPoint;
@@ -249,7 +250,7 @@ void toeplitz_plan(Context&, ToeplitzOperator::Impl& impl) {
 namespace {
 
 /// The spectrum as toeplitz_apply() reads it: [column, frequency of the last axis, lane], frequencies in the order in
-/// which the transforms leave them. value(i): of element i of the grid in FFT order.
+/// which the transforms leave them. value(i): the value of element i of the grid in FFT order.
 template <class Value>
 void lay_out_spectrum(Context& context, const Value& value, ToeplitzOperator::Impl& impl) {
   const auto* const layout = static_cast<const Layout*>(impl.axes.get());
@@ -310,10 +311,10 @@ void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const 
   const bool solid = impl.dims == 3;
   const std::int64_t image = volume(impl.n), nx = impl.n[2], item = layout.item * kPoint;
   const LanesAxis& last = layout.axis[solid ? 0 : 1];
-  // 3D: planes of z; 2D: groups of rows of a plane.
+  // The units of work are planes of z in 3D, groups of rows of a plane in 2D.
   const std::int64_t units = solid ? impl.n[0] : layout.rows / kLanes;
   const std::int64_t unit_voxels = solid ? impl.n[1] * nx : kLanes * nx;
-  const std::int64_t plane = layout.across * layout.rows * kPoint;  // floats
+  const std::int64_t plane = layout.across * layout.rows * kPoint;  // floats of a plane
   const std::int64_t column_floats = 4 * kPoint * std::max(layout.axis[1].half(), last.half());
   const std::int64_t chunk = std::clamp<std::int64_t>(kWorkBytes / (item * 4), 1, job.batch);
   Array<float> work = context.allocate<float>({chunk * item});

@@ -28,7 +28,7 @@ constexpr int kLineExtents[] = {
 #undef ECHOTRAIN_EXTENT
 };
 
-/// The kernels for an extent; none when there are none.
+/// Finds the kernels for an extent. Returns false if there are none.
 bool find_kernels(std::int64_t m, LineKernels& kernels) {
   switch (m) {
 #define ECHOTRAIN_CASE(extent)        \
@@ -42,8 +42,8 @@ bool find_kernels(std::int64_t m, LineKernels& kernels) {
   }
 }
 
-/// The kernels for planes of M x M with an axis of `across` before them; none when there are none. Short axes give too
-/// few planes to keep a device busy.
+/// Finds the kernels for planes of M x M with an axis of `across` before them. Returns false if there are none. Short
+/// axes give too few planes to keep a device busy.
 bool find_plane_kernels(std::int64_t across, std::int64_t m, PlaneKernels& planes, AcrossKernels& kernels) {
   switch (across) {
 #define ECHOTRAIN_CASE(extent)          \
@@ -67,7 +67,8 @@ bool find_plane_kernels(std::int64_t across, std::int64_t m, PlaneKernels& plane
   }
 }
 
-/// How an operator is applied axis by axis. There is no such plan if an axis has no kernels; cuFFT does the work then.
+/// The plan for applying an operator axis by axis. There is no such plan if an axis has no kernels; cuFFT does the work
+/// then.
 struct LinePlan {
   struct Axis {
     LineKernels kernels;
@@ -76,26 +77,27 @@ struct LinePlan {
   };
   Axis axes[3];
   int dims;
-  PlaneKernels in_planes;  ///< where planes fit into shared memory
+  PlaneKernels in_planes;  ///< kernels where planes fit into shared memory
   AcrossKernels across;
 
   bool by_planes() const { return in_planes.around != nullptr; }
-  /// Blocks that take both parities of a plane keep a device busy only if there are as many.
+  /// Blocks that take both parities of a plane keep a device busy only if there are at least as many.
   static constexpr std::int64_t kEnoughPlanes = 192;
   std::int64_t parts(std::int64_t items) const { return 2 * axes[0].m * items < kEnoughPlanes ? 2 : 1; }
-  /// Elements of an item whose planes are transformed along z.
+  /// The elements of an item whose planes are transformed along z.
   std::int64_t across_size() const { return 2 * axes[0].m * axes[1].n * axes[2].n; }
-  /// Elements of working memory of an item.
+  /// The elements of working memory of an item.
   std::int64_t work() const {
     return by_planes() ? (1 + parts(1)) * across_size() : rows_size() + (dims == 3 ? full_size() : 0);
   }
   std::int64_t planes() const { return axes[0].n; }
-  /// Elements of an item after its rows, and after the axes but the last were transformed. The same in 2D.
+  /// The elements of an item after its rows, and after the axes but the last were transformed. The same in 2D.
   std::int64_t rows_size() const { return planes() * axes[1].n * 2 * axes[2].m; }
   std::int64_t full_size() const { return dims == 3 ? planes() * 4 * axes[1].m * axes[2].m : rows_size(); }
 };
 
-/// What a block may have: 227 KiB of compute capability 9.0, 163 KiB of 8.0, 99 KiB of 8.6, 8.9 and 12.0.
+/// The shared memory that a block may have: 227 KiB at compute capability 9.0, 163 KiB at 8.0, 99 KiB at 8.6, 8.9 and
+/// 12.0.
 int shared_bytes_of(Context& context) {
   int shared = 0;
   check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device()),
@@ -124,14 +126,14 @@ std::shared_ptr<const LinePlan> make_line_plan(Context& context, const ToeplitzO
   return plan;
 }
 
-/// Where the numbers of a spectrum are.
+/// The order of the numbers of a spectrum.
 struct SpectrumOrder {
   Extents padded;
-  bool by_parity;    ///< the even frequencies of each axis, then the odd ones; otherwise FFT order
-  PlaneOrder plane;  ///< of the last two axes
+  bool by_parity;    ///< true: the even frequencies of each axis, then the odd ones; false: FFT order
+  PlaneOrder plane;  ///< order of the last two axes
 
   std::int64_t size() const { return plane.m > 0 ? padded[0] * plane.size() : volume(padded); }
-  /// The place in FFT order of what belongs to element i; -1: nothing.
+  /// The place in FFT order of element i; -1: the element is unused.
   __device__ std::int64_t source(std::int64_t i) const {
     const std::int64_t of_plane = plane.m > 0 ? plane.size() : padded[1] * padded[2];
     std::int64_t at[3] = {i / of_plane, i % of_plane / padded[2], i % of_plane % padded[2]};
@@ -156,7 +158,7 @@ __global__ void reorder_kernel(const float* natural, SpectrumOrder order, std::i
   }
 }
 
-/// The same from a transform, with the largest of its real parts.
+/// Refills a spectrum from a transform, with the largest of its real parts.
 __global__ void refill_kernel(ToeplitzRefill refill, SpectrumOrder order, std::int64_t n, float* to) {
   const float2* const from = reinterpret_cast<const float2*>(refill.transformed);
   Largest most{-INFINITY};
@@ -225,7 +227,7 @@ __global__ void real_kernel(const float2* from, std::int64_t n, float scale, flo
   if (threadIdx.x == 0) ranges[blockIdx.x] = range;
 }
 
-/// grid = the images, times their maps where there are some, filled up with zeros.
+/// grid = the images, times their maps where there are some, padded with zeros.
 __global__ void pad_kernel(const float2* x, const float2* maps, std::int64_t batch, Extents n, Extents padded,
                            float2* grid) {
   const std::int64_t item = padded[0] * padded[1] * padded[2], image = n[0] * n[1] * n[2];
@@ -253,7 +255,7 @@ __global__ void multiply_kernel(const float* spectrum, std::int64_t batch, std::
   }
 }
 
-/// The images' part of the grids.
+/// Cuts the images out of the grids.
 __global__ void cut_kernel(const float2* grid, std::int64_t batch, Extents n, Extents padded, float2* y) {
   const std::int64_t item = padded[0] * padded[1] * padded[2], image = n[0] * n[1] * n[2];
   ECHOTRAIN_GRID_STRIDE(i, batch * image) {

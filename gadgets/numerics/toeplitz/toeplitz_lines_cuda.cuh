@@ -3,8 +3,8 @@
 // The transform of 2M points, of which those from n <= M on are zero, is two transforms of M points: of x for even
 // frequencies, of x exp(-i pi j / M) for odd ones. An axis holds its M even frequencies, then its M odd ones. Only the
 // last axis to be transformed meets the spectrum: forward, product and inverse are one pass over device memory. A line
-// is transformed by the T threads of one block as M = R1 R2: R1 points in each thread's registers, an exchange
-// through shared memory, and R2 points.
+// is transformed by the T threads of one block as M = R1 R2: R1 points in each thread's registers, an exchange through
+// shared memory, and R2 points.
 #pragma once
 
 #include <type_traits>
@@ -26,11 +26,12 @@ struct Line {
   static constexpr int R1 = first_factor(M), R2 = M / R1;  // R1 >= R2
   static constexpr int T = R2, G = (R1 + R2 - 1) / R2;     // threads of a line; second transforms of a thread
   static_assert(R1 >= R2);
-  /// Points (thread t, j) before are R2 j + t; frequencies after: (t, G, k2) is t + T g + R1 k2, where t + T g < R1.
+  /// The frequency of a thread's point. Points (thread t, j) before the transform are R2 j + t; frequencies after it:
+  /// (t, G, k2) is t + T g + R1 k2, where t + T g < R1.
   __device__ static constexpr int frequency(int t, int g, int k2) { return t + T * g + R1 * k2; }
 };
 
-/// How many blocks a multiprocessor is to hold at once. Long lines need the registers of one.
+/// The number of blocks that a multiprocessor holds at once. Long lines need the registers of one.
 template <int M>
 constexpr int blocks_at_once(int wanted) {
   return M > 256 ? 1 : wanted;
@@ -49,9 +50,9 @@ struct GlobalFactors {
   __device__ float2 operator()(int odd, int k1, int b) const { return __ldg(roots + (2 * k1 + odd) * b); }
 };
 
-/// x[j] of points R2 j + t to w[g R2 + k2], for the even or the odd frequencies of the doubled axis. The odd ones are
-/// those of x exp(-i pi j / M), whose factors are known or go with those between the two transforms. slot(k1, b): the
-/// place in shared memory for k1 < R1, b < R2.
+/// Transforms x[j] of points R2 j + t to w[g R2 + k2], for the even or the odd frequencies of the doubled axis. The odd
+/// ones are those of x exp(-i pi j / M), whose factors are known or go with those between the two transforms. slot(k1,
+/// b): the place in shared memory for k1 < R1, b < R2.
 template <int M, int Odd, class Factors, class Slot, class Sync>
 __device__ __forceinline__ void forward(const float2 (&x)[Line<M>::R1], float2 (&w)[Line<M>::G * Line<M>::R2], int t,
                                         const Factors& factors, const Slot& slot, const Sync& sync) {
@@ -78,7 +79,7 @@ __device__ __forceinline__ void forward(const float2 (&x)[Line<M>::R1], float2 (
   }
 }
 
-/// And back, unscaled: v = (even) or v += (odd).
+/// Transforms back, unscaled: v = (even) or v += (odd).
 template <int M, int Odd, class Factors, class Slot, class Sync>
 __device__ __forceinline__ void inverse(const float2 (&w)[Line<M>::G * Line<M>::R2], float2 (&sum)[Line<M>::R1], int t,
                                         const Factors& factors, const Slot& slot, const Sync& sync) {
@@ -108,7 +109,7 @@ __device__ __forceinline__ void inverse(const float2 (&w)[Line<M>::G * Line<M>::
   });
 }
 
-/// f(register, frequency) for the frequencies that this thread holds.
+/// Calls f(register, frequency) for the frequencies that this thread holds.
 template <int M, class F>
 __device__ __forceinline__ void for_frequencies(int t, const F& f) {
   using L = Line<M>;
@@ -118,7 +119,7 @@ __device__ __forceinline__ void for_frequencies(int t, const F& f) {
     for (int k2 = 0; k2 < L::R2; ++k2)
       if (L::R1 % L::R2 == 0 || t + L::T * g < L::R1) f(g * L::R2 + k2, L::frequency(t, g, k2));
 }
-/// f(register, point) for the points that this thread holds.
+/// Calls f(register, point) for the points that this thread holds.
 template <int M, class F>
 __device__ __forceinline__ void for_points(int t, const F& f) {
 #pragma unroll
@@ -136,8 +137,8 @@ struct Rows {
   static dim3 threads() { return {L::T, kRows}; }
 };
 
-/// from: [lines, n]; to: [lines, 2M]. With maps [lines, n], whose lines are those of all coils: from [image_rows, n]
-/// times them.
+/// from: [lines, n]; to: [lines, 2M]. With maps [lines, n], whose lines are those of all coils, it transforms `from`
+/// [image_rows, n] times the maps.
 template <int M>
 __global__ void __launch_bounds__(256) rows_forward(LinePass p) {
   using L = Line<M>;
@@ -163,8 +164,8 @@ __global__ void __launch_bounds__(256) rows_forward(LinePass p) {
   });
 }
 
-/// from: [lines, 2M]; to: [lines, n]. With maps [coils, lines, n]: from [coils, lines, 2M]; to = or += (add) the sum
-/// over the coils of conj(maps) times theirs, in their order.
+/// from: [lines, 2M]; to: [lines, n]. With maps [coils, lines, n], from: [coils, lines, 2M], and to = or += (add) the
+/// sum over coils of conj(maps) times their results, in their order.
 template <int M, bool Maps>
 __global__ void __launch_bounds__(256, blocks_at_once<M>(Maps ? 1 : 3)) rows_inverse(LinePass p) {
   using L = Line<M>;
@@ -204,8 +205,9 @@ __global__ void __launch_bounds__(256, blocks_at_once<M>(Maps ? 1 : 3)) rows_inv
   });
 }
 
-/// The same with maps for few lines: `side` coils of a line side by side, so that the coils of one line are spread over
-/// the rows of a block. Sums are those of rows_inverse() to the bit: one thread adds the coils of a voxel, in order.
+/// rows_inverse() with maps for few lines: `side` coils of a line side by side, so that the coils of one line are
+/// spread over the rows of a block. Sums are those of rows_inverse() to the bit: one thread adds the coils of a voxel,
+/// in order.
 template <int M>
 __global__ void __launch_bounds__(256, blocks_at_once<M>(2)) rows_inverse_side_by_side(LinePass p, int side) {
   using L = Line<M>;
@@ -244,7 +246,7 @@ __global__ void __launch_bounds__(256, blocks_at_once<M>(2)) rows_inverse_side_b
   }
 }
 
-/// How many coils of a line a block takes side by side: as many as it needs for enough blocks.
+/// The number of coils of a line that a block takes side by side: as many as give enough blocks.
 template <int M>
 int coils_side_by_side(const LinePass& p) {
   constexpr std::int64_t kEnoughBlocks = 512;
@@ -259,16 +261,16 @@ constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
 template <int M>
 constexpr int kColumnsAround = M > 128 ? 16 : 32;  // as many as shared memory has room for
 
-/// Where a thread of a block of columns is. `lines` is a multiple of C: 2M of the axes before.
+/// The place of a thread in a block of columns. `lines` is a multiple of C: 2M of the axes before.
 template <int M, int C = kColumns>
 struct Columns {
   using L = Line<M>;
   static constexpr int kThreadsOf = L::T * C;
   static dim3 threads() { return {C, L::T}; }
 
-  float2* own;      ///< of shared memory
-  int t;            ///< which thread of the line
-  unsigned lines;   ///< between points of a line
+  float2* own;      ///< the thread's part of shared memory
+  int t;            ///< number of the thread in the line
+  unsigned lines;   ///< distance between points of a line
   unsigned column;  ///< the line
   std::int64_t item;
 
@@ -278,7 +280,7 @@ struct Columns {
     item = blockIdx.x / tiles;
     column = blockIdx.x % tiles * C + threadIdx.x;
   }
-  /// Prefetches these rows, of [.., lines], of the block's columns.
+  /// Prefetches these rows [.., lines] for the block's columns.
   template <class T>
   __device__ void prefetch(const T* base, int first, int rows) const {
     static_assert(C * sizeof(T) <= 128, "a row is in one line of the cache");
@@ -299,7 +301,8 @@ struct Columns {
     for (int j = 0; j < L::R1; ++j)
       if (L::R2 * j + t < n) to[j * (L::R2 * lines)] = x[j];
   }
-  /// f(register, offset) for the frequencies of one parity that this thread holds, from the item's first element.
+  /// Calls f(register, offset) for the frequencies of one parity that this thread holds, with offsets from the item's
+  /// first element.
   template <class F>
   __device__ __forceinline__ void frequencies(int odd, const F& f) const {
     const unsigned first = (odd * M + t) * lines + column;
@@ -345,7 +348,8 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf, blocks_at_once<M>(768 
   c.store(p.to, p.n, sum);
 }
 
-/// from, to: [items, n, lines], may be the same; spectrum: [2M, lines]. Forward, times the spectrum, and back.
+/// from, to: [items, n, lines], may be the same; spectrum: [2M, lines]. Transforms forward, times the spectrum, and
+/// back.
 template <int M>
 __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
                                   blocks_at_once<M>(512 / Columns<M, kColumnsAround<M>>::kThreadsOf))

@@ -1,9 +1,9 @@
 // The Toeplitz step of volumes whose planes [y, x] fit into shared memory: three passes over device memory. One goes
-// along z, as those of columns do; a block then takes a plane of one frequency along z, transforms one parity of the
-// frequencies along x, both parities along y, which it multiplies by the spectrum, and goes back; the last goes along z
-// again. In a plane, lines are transformed by eight threads of one warp, four lines at a time, so that blocks wait
-// for all their warps only between x and y. A block takes one plane after the other, each row of the next one in the
-// place of the same row of the one before, so that rows are loaded while others are transformed.
+// along z, as the passes over columns do; a block then takes a plane of one frequency along z, transforms one parity of
+// the frequencies along x, both parities along y, which it multiplies by the spectrum, and goes back; the last goes
+// along z again. In a plane, lines are transformed by eight threads of one warp, four lines at a time, so that blocks
+// wait for all their warps only between x and y. A block takes one plane after the other, each row of the next one in
+// the place of the same row of the previous one, so that rows are loaded while others are transformed.
 #include <algorithm>
 #include <type_traits>
 
@@ -27,20 +27,20 @@ template <int M>
 struct Plane {
   using L = Line<M>;
   static_assert(L::T == 8 && M % 4 == 0, "eight threads a line, four lines a warp");
-  /// Elements between k1 and k1 + 1 where a line exchanges, and of a whole line then.
+  /// The distance of k1 and k1 + 1 in a line's exchange, and the elements of a whole line then.
   static constexpr int kSlot = L::R2 + 1, kLine = L::R1 * kSlot;
-  /// Elements between lines along x: 4 beyond a multiple of 16, so that the 16 threads that shared memory serves at
-  /// once meet all its banks: two lines along x two apart and eight threads, or four lines along y and four threads.
+  /// The distance of lines along x: 4 beyond a multiple of 16, so that the 16 threads that shared memory serves at once
+  /// meet all its banks: two lines along x two apart and eight threads, or four lines along y and four threads.
   static constexpr int kPitch = (kLine + 11) / 16 * 16 + 4;
   static constexpr int kFactors = 2 * L::R1 * kSlot;
   static constexpr int kGroups = M / 4, kWarps = kGroups > 16 ? kGroups / 2 : kGroups;
-  static constexpr int kThreadsOf = 32 * kWarps, kBlocksAtOnce = M <= 64 ? 2 : 1;  // of a multiprocessor
+  static constexpr int kThreadsOf = 32 * kWarps, kBlocksAtOnce = M <= 64 ? 2 : 1;  // threads of a multiprocessor
   static constexpr int kBytes = (kLine * kPitch + kFactors) * static_cast<int>(sizeof(float2));
   static constexpr PlaneOrder kOrder{M, L::R1, L::R2};
   static constexpr int kOfParity = static_cast<int>(PlaneOrder{M, L::R1, L::R2}.size() / 2);
 };
 
-/// The factors from shared memory.
+/// Reads the factors from shared memory.
 template <int M>
 struct SharedFactors {
   const float2* table;
@@ -58,7 +58,7 @@ __device__ void fetch_to_l2([[maybe_unused]] const void* from, [[maybe_unused]] 
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
 }
-/// Four numbers, asked for where this stands: compilers leave it before the barriers that follow.
+/// Loads four numbers at this point of the program: compilers leave the load before the barriers that follow.
 __device__ float4 load_here(const float* from) {
   float4 q;
   asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -75,7 +75,7 @@ __device__ void add_to(float2* to, float2 v) {
 #endif
 }
 
-/// What a thread of a plane's block knows. Full: planes have M x M points.
+/// The data of a thread of a plane's block. Full: planes have M x M points.
 template <int M, bool Full>
 struct PlaneThread {
   using L = Line<M>;
@@ -87,9 +87,9 @@ struct PlaneThread {
   __device__ bool inside(int y, int x) const { return Full || (y < ny && x < nx); }
   __device__ int at(int y, int x) const { return y * (Full ? M : nx) + x; }
 
-  /// Rows of the plane that is done, from frequencies of parity Done back to `to`: =, or += where Add; and in their
-  /// place those of the plane that is next, of `from`, to frequencies of parity Next. kNone: there is no such plane. A
-  /// warp meets only rows of its own.
+  /// Transforms the rows of the finished plane, from frequencies of parity Done, back to `to`: =, or += where Add; and
+  /// in their place those of the next plane, of `from`, to frequencies of parity Next. kNone: there is no such plane. A
+  /// warp works only on its own rows.
   template <int Done, bool Add, int Next>
   __device__ __forceinline__ void rows(float2* to, const float2* from) const {
     const int t = lane % 8;
@@ -103,7 +103,7 @@ struct PlaneThread {
         for_points<M>(t, [&](int j, int i) { x[j] = inside(row, i) ? from[at(row, i)] : make_float2(0.0f, 0.0f); });
       if constexpr (Done != kNone) {
         float2 sum[L::R1];
-        for_points<M>(t, [&](int j, int) { sum[j] = make_float2(-0.0f, -0.0f); });  // the one that adds nothing
+        for_points<M>(t, [&](int j, int) { sum[j] = make_float2(-0.0f, -0.0f); });  // negative zero, which adds nothing
         for_frequencies<M>(t, [&](int e, int k) { w[e] = own[k]; });
         inverse<M, Done>(w, sum, t, factors, slot, WarpSync());
         for_points<M>(t, [&](int j, int i) {
@@ -122,7 +122,7 @@ struct PlaneThread {
     }
   }
 
-  /// Lines along y: forward, times the spectrum, and back, in shared memory.
+  /// Transforms lines along y in shared memory: forward, times the spectrum, and back.
   __device__ __forceinline__ void columns(const float* spectrum) const {
     const int t = lane / 4;
 #pragma unroll 1
@@ -136,7 +136,7 @@ struct PlaneThread {
         float4 q[L::G * L::R2 / 4];
         int syncs = 0;
         forward<M, odd>(x, w, t, factors, slot, [&] {
-          // Asked for when points have left their registers, and there before the product.
+          // The load begins when points have left their registers, and ends before the product.
           if (syncs++ == 1) {
 #pragma unroll
             for (int e = 0; e < L::G * L::R2 / 4; ++e) q[e] = load_here(of_warp + 128 * e);
@@ -160,7 +160,7 @@ struct PlaneThread {
   }
 };
 
-/// What a block takes, one after the other: both parities along x of a plane of an item (one part), or one of them.
+/// The tasks of a block, one after the other: both parities along x of a plane of an item (one part), or one of them.
 /// Items of a plane are next to each other, as they need the same spectrum.
 template <int M, int Parts>
 struct PlaneJob {
@@ -191,7 +191,7 @@ struct PlaneJob {
   }
 };
 
-/// As many blocks as run at once, an even number of them where there are two parts.
+/// Launches as many blocks as run at once, an even number of them where there are two parts.
 template <int M, int Parts, bool Full>
 __global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce) plane_around(PlanePass p) {
   using L = Line<M>;
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce)
   const PlaneThread<M, Full> thread{
       plane_memory, {table}, p.ny, p.nx, static_cast<int>(threadIdx.x) % 32, static_cast<int>(threadIdx.x) / 32};
   PlaneJob<M, Parts> job(blockIdx.x);
-  // Other items of the plane need the same spectrum at about the same time.
+  // Prefetches the spectrum: other items of the plane need it at about the same time.
   const auto fetch_spectrum = [&](const PlaneJob<M, Parts>& of) {
     if (threadIdx.x == 0 && of.is_in(p) && of.pair % p.items == 0)
       fetch_to_l2(of.spectrum(p), P::kOfParity * static_cast<int>(sizeof(float)));
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce)
   for (;;) {
     const PlaneJob<M, Parts> next = job.after(gridDim.x);
     const bool more = next.is_in(p);
-    // Memory works while this computes: what comes next is fetched now.
+    // The next task's data are fetched now, so that memory works while this computes.
     fetch_spectrum(next);
     if (Full && threadIdx.x == 0 && more && next.pair != job.pair)
       fetch_to_l2(next.from(p), M * M * static_cast<int>(sizeof(float2)));
@@ -247,7 +247,8 @@ __global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce)
 
 // --- along the first axis
 
-/// Where a thread is: kColumns lines side by side, of which the last block may have fewer. There are at most 128 x 128.
+/// The place of a thread: kColumns lines side by side, of which the last block may have fewer. There are at most 128 x
+/// 128.
 template <int M>
 struct Across {
   using L = Line<M>;
@@ -279,7 +280,7 @@ __device__ double block_sum(double value, int thread) {
   static_assert(Threads % 32 == 0);
   __shared__ double of_warps[Threads / 32];
   for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(~0u, value, apart);
-  __syncthreads();  // of the call before
+  __syncthreads();  // of the previous call
   if (thread % 32 == 0) of_warps[thread / 32] = value;
   __syncthreads();
   value = 0;
@@ -287,7 +288,7 @@ __device__ double block_sum(double value, int thread) {
   return value;
 }
 
-/// Takes a block's part of the product of an item, of `tiles`; the last of them adds up all, in their order.
+/// Puts a block's part of an item's product into one of `tiles`; the last block adds up all, in their order.
 template <int Threads>
 __device__ void take_product(const AfterPass& after, std::int64_t item, int tile, int tiles, double value) {
   __shared__ bool last;
@@ -352,7 +353,7 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf) across_forward(LinePass
 }
 
 /// from: [parts, items or coils, 2M, lines]; to: [items, n, lines], or [n, lines], = or += (add) the sum over coils of
-/// conj(maps) times theirs, in their order. Then `after`.
+/// conj(maps) times their results, in their order. Then come the operations of `after`.
 template <int M, bool Maps>
 __global__ void __launch_bounds__(Across<M>::kThreadsOf,
                                   toeplitz_lines::blocks_at_once<M>((Maps ? 512 : 768) / Across<M>::kThreadsOf))
@@ -427,7 +428,7 @@ void launch_planes(const PlanePass& p, cudaStream_t stream) {
   int device = 0, multiprocessors = 0;
   check(cudaGetDevice(&device), "plane_around");
   check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), "plane_around");
-  // Asked for anew each time, as it is of the device that is the current one.
+  // The attribute is set each time, as it belongs to the current device.
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plane<M>::kBytes),
         "asking for shared memory");
   const unsigned jobs = p.planes * p.items * Parts,

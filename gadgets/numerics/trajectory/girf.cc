@@ -7,7 +7,7 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr std::int64_t kMostBefore = 16384;  // steps
+constexpr std::int64_t kMostBefore = 16384;  // steps before the first sample
 
 std::int64_t steps_before(double dwell) {
   return static_cast<std::int64_t>(std::clamp(std::ceil(GirfFilter::kSettle / dwell), 1.0, double{kMostBefore}));
@@ -46,7 +46,7 @@ GirfFilter::GirfFilter(const Girf& girf, std::int64_t samples, double dwell)
     auto& response = response_[axis];
     response.resize(n);
     const auto of = [&](double frequency) {
-      // Measured at frequencies above 0 only, a response is that of a real system.
+      // A response measured only at frequencies above 0 is that of a real system.
       return frequency < 0 && girf.hz.front() >= 0 ? std::conj(girf.at(axis, -frequency)) : girf.at(axis, frequency);
     };
     for (std::size_t m = 0; m < n; ++m) {
@@ -77,7 +77,7 @@ void GirfFilter::move(const std::array<std::array<double, 3>, 3>& axes, HostView
   const std::size_t n = fft_.size();
   std::vector<double> moved(static_cast<std::size_t>(samples_ * dims));
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    // The step that ends at sample s is element before_ + s. The gradient is real, and so is what it becomes.
+    // The step that ends at sample s is element before_ + s. The gradient is real, and so is its result.
     std::vector<SmallFft::Value> steps(n);
     const double first = physical(1, axis) - physical(0, axis);
     for (std::int64_t e = 0; e <= before_; ++e) steps[static_cast<std::size_t>(e)] = from_rest ? 0 : first;
@@ -92,7 +92,7 @@ void GirfFilter::move(const std::array<std::array<double, 3>, 3>& axes, HostView
     for (std::size_t m = 0; m < n; ++m) real[m] *= response_[axis][m];
     fft_(real, true);
     double difference = 0;
-    // A response that looks ahead of its cause (its table ends at some frequency) reaches to the end of the circle.
+    // A response that precedes its cause (its table ends at some frequency) reaches to the end of the circle.
     for (std::size_t e = n - static_cast<std::size_t>(before_) / 2; e < n; ++e)
       difference += real[e].real() / static_cast<double>(n);
     for (std::int64_t e = 0; e < before_ + samples_; ++e) {

@@ -6,7 +6,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Values [sample] of a component at `ahead` samples later.
+/// Values [sample] of a component, shifted to `ahead` samples later.
 std::vector<double> moved(const std::vector<double>& values, double ahead) {
   const auto n = static_cast<std::int64_t>(values.size());
   std::vector<double> out(values.size());
@@ -39,7 +39,7 @@ GradientDelays GradientDelays::rounded() const {
 void delay_positions(const GradientDelays& delays, HostView<double> positions) {
   const std::int64_t samples = positions.shape()[0], dims = positions.shape()[1];
   if (samples < 2) return;
-  // The axes of S: at the angle a to x and y.
+  // The axes of S, at the angle a to x and y.
   const double a = 0.5 * std::atan2(2 * delays.xy, delays.x - delays.y), c = std::cos(a), s = std::sin(a);
   const double first = delays.x * c * c + delays.y * s * s + 2 * delays.xy * s * c;
   const double second = delays.x + delays.y - first;

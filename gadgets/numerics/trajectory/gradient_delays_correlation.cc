@@ -10,10 +10,11 @@ namespace {
 
 using std::numbers::pi;
 
-constexpr double kWidestGap = 40 * pi / 180;  // between the spokes to either side of the opposite direction
+constexpr double kWidestGap = 40 * pi / 180;  // widest angle between the spokes to either side of the opposite
+                                              // direction
 constexpr int kMostSteps = 8;
 constexpr double kGoodEnough = 2e-4, kLargestScatter = 0.5;
-// Magnitudes of noise differ from one another by 0.6 of their size, as they have a mean.
+// The bound is relative: magnitudes of noise differ from one another by 0.6 of their size, as they have a mean.
 constexpr double kLargestDifference = 0.4;
 constexpr double kLeastEigenvalue = 1e-3;
 
@@ -53,7 +54,7 @@ Interpolation interpolate(const std::vector<double>& nodes, double at) {
   return out;
 }
 
-/// Spokes that run the other way than one, by the angle from its opposite direction.
+/// The spokes that oppose one, by the angle from its opposite direction.
 struct Opposing {
   std::vector<double> angles;
   std::vector<std::int64_t> spokes;
@@ -71,12 +72,12 @@ class CrossCorrelation {
     for (const Plane& n : spokes.directions) angles_.push_back(std::atan2(n[1], n[0]));
   }
 
-  /// By how many steps spoke i lies beside where the opposing ones want it, and the row of the equation. Empty: there
-  /// are none.
+  /// The number of steps by which spoke i lies beside the place that the opposing ones predict, and the row of the
+  /// equation. Empty if there are none.
   struct Row {
     std::array<double, 3> of{};
     double shift = 0;
-    double difference = 0, power = 0;  // of its magnitudes from those wanted, and their own
+    double difference = 0, power = 0;  // of its magnitudes from the predicted ones, and their own
   };
   std::optional<Row> row(std::int64_t i, const GradientDelays& delays) {
     const Opposing opposing = opposing_of(i);
@@ -126,7 +127,7 @@ class CrossCorrelation {
     double angle = 0;
     for (int k = 0; k < 6; ++k) {
       const Plane n = direction(opposite + angle), moved = delays.shift(n);
-      const double across = n[0] * moved[1] - n[1] * moved[0];  // how far the line passes beside the centre
+      const double across = n[0] * moved[1] - n[1] * moved[0];  // distance of the line from the centre
       const double x = q[0] + across * n[1], y = q[1] - across * n[0];
       if (x == 0 && y == 0) break;
       const double to = std::atan2(y, x) - opposite;
@@ -168,8 +169,7 @@ class CrossCorrelation {
       fft_(wanted_[c]);
       for (std::size_t m = 0; m < products.size(); ++m) products[m] += own_[c][m] * std::conj(wanted_[c][m]);
     }
-    // The slope of the phase by the products of neighbours (Ahn & Cho, IEEE TMI 6, 1987), from -1/2 to 1/2
-    // cycles/step.
+    // The slope of the phase by the products of neighbours (Ahn & Cho, IEEE TMI 6, 1987), from -1/2 to 1/2 cycles/step.
     SmallFft::Value turn{};
     for (std::size_t m = 0; m + 1 < products.size(); ++m) {
       const std::size_t at = (m + products.size() / 2) % products.size();
@@ -181,7 +181,7 @@ class CrossCorrelation {
   const Spokes& spokes_;
   SpokeValues values_;
   SmallFft fft_;
-  const double reach_;  // of the window about k = 0: half of the spoke
+  const double reach_;  // half width of the window about k = 0: half of the spoke
   std::vector<double> angles_;
   std::vector<std::vector<SmallFft::Value>> own_, wanted_;  // [channel, sample]
   std::vector<cdouble> there_;

@@ -11,12 +11,12 @@ using Matrix3 = std::array<std::array<double, 3>, 3>;
 using Three = std::array<double, 3>;
 
 constexpr std::size_t kMostPairs = 1500;
-constexpr double kLeastSine = 0.5;  // of the angle between two spokes: 30 degrees
+constexpr double kLeastSine = 0.5;  // sine of the least angle between two spokes: 30 degrees
 constexpr int kMostRingSteps = 12;
-constexpr double kRingGoodEnough = 1e-4, kLongestStep = 0.5;  // of x, y, xy in one step
+constexpr double kRingGoodEnough = 1e-4, kLongestStep = 0.5;  // changes of x, y, xy in one step
 constexpr double kLeastRingEigenvalue = 1e-8, kLeastOfAngles = 1e-3;
 constexpr double kLargestError = 0.25;    // standard deviation of a delay [samples]
-constexpr double kMismatchOfNoise = 0.8;  // values that have nothing in common differ by more than 1
+constexpr double kMismatchOfNoise = 0.8;  // unrelated values differ by more than 1
 
 double cross(const Plane& a, const Plane& b) { return a[0] * b[1] - a[1] * b[0]; }
 
@@ -35,7 +35,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> pairs_of(const Spokes& spokes
 
 }  // namespace
 
-/// The shift of each spoke's strongest stretch from where k = 0 is said to be, fitted by n . S n.
+/// Estimates the shift of each spoke's strongest stretch from the nominal place of k = 0, fitted by n . S n.
 static std::optional<Three> first_guess(const Spokes& spokes) {
   Matrix3 a{};
   Three b{};
@@ -64,7 +64,7 @@ static std::optional<Three> first_guess(const Spokes& spokes) {
 
 namespace {
 
-/// What a pair adds to the equations of one step.
+/// The part of a pair of spokes in the equations of one step.
 class RingStep {
  public:
   explicit RingStep(const Spokes& spokes) : spokes_(spokes), values_(spokes) {}
@@ -72,7 +72,7 @@ class RingStep {
   void add(std::int64_t i, std::int64_t j, const GradientDelays& delays) {
     const Plane &p = spokes_.directions[static_cast<std::size_t>(i)],
                 &q = spokes_.directions[static_cast<std::size_t>(j)];
-    // They meet where s p + S p = t q + S q: s p - t q = S (q - p).
+    // The spokes meet where s p + S p = t q + S q: s p - t q = S (q - p).
     const Plane e{q[0] - p[0], q[1] - p[1]};
     const double det = -cross(p, q);
     const auto place = [&](const Plane& r) {
@@ -92,7 +92,7 @@ class RingStep {
     const double scale = std::sqrt(power_a * power_b);
     if (!(scale > 0) || !(std::abs(product) > 0)) return;
     const cdouble turn = product / std::abs(product);
-    // What a phase common to the channels explains is taken out of the difference and of its derivatives.
+    // The part that a phase common to the channels explains is taken out of the difference and of its derivatives.
     double common_power = 0;
     for (std::size_t c = 0; c < a_.size(); ++c) common_power += std::norm(a_[c] + turn * b_[c]);
     const double root = std::sqrt(common_power);
@@ -155,7 +155,8 @@ DelayEstimate ring(const Spokes& spokes, const std::function<void()>& between) {
       step.add(pairs[k].first, pairs[k].second, delays);
     }
     const auto change = solve3(step.normal, step.right, kLeastRingEigenvalue);
-    // The error of the delays by what remains. Each spoke is in many pairs, whose differences are not independent.
+    // The error of the delays is estimated from the residual. Each spoke is in many pairs, whose differences are not
+    // independent.
     const double pairs_now = static_cast<double>(std::max<std::int64_t>(1, step.pairs));
     const double variance = step.mismatch / (pairs_now * (2 * static_cast<double>(spokes.channels) - 1)) *
                             std::max(1.0, 2 * pairs_now / static_cast<double>(spokes.count()));

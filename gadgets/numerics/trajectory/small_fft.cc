@@ -31,7 +31,7 @@ void SmallFft::operator()(std::vector<Value>& values, bool inverse) const {
     for (std::size_t begin = 0; begin < n_; begin += 2 * half)
       for (std::size_t m = 0; m < half; ++m) {
         const Value turn = inverse ? std::conj(turns_[m * stride]) : turns_[m * stride];
-        // Written out: std::complex's product looks for infinities.
+        // The product is written out, because that of std::complex checks for infinities.
         const Value b = values[begin + half + m];
         const Value product{b.real() * turn.real() - b.imag() * turn.imag(),
                             b.real() * turn.imag() + b.imag() * turn.real()};

@@ -1,4 +1,4 @@
-// A Fourier transform in float64, for the little that the host computes of trajectories.
+// SmallFft is a Fourier transform in float64 for short computations on the host, such as those on trajectories.
 #pragma once
 
 #include <complex>
@@ -11,9 +11,9 @@ namespace echotrain::numerics {
 class SmallFft {
  public:
   using Value = std::complex<double>;
-  explicit SmallFft(std::size_t n);  ///< std::invalid_argument unless n is a power of two
+  explicit SmallFft(std::size_t n);  ///< throws std::invalid_argument unless n is a power of two
   std::size_t size() const { return n_; }
-  /// In place. `inverse`: the sign of the exponent changes; nothing is scaled.
+  /// Transforms in place. `inverse`: the sign of the exponent changes; nothing is scaled.
   void operator()(std::vector<Value>& values, bool inverse = false) const;
   /// The least power of two that is not below `n`.
   static std::size_t length_for(std::size_t n);

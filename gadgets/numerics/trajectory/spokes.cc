@@ -8,7 +8,8 @@ namespace echotrain::numerics {
 namespace {
 
 constexpr int kHalf = 12, kSteps = 2048;  // samples to either side, and table entries between two
-constexpr double kBeta = 8;               // of the window: its transform falls below 1e-4 within 0.12 cycles/sample
+constexpr double kBeta = 8;               // shape of the window: its transform falls below 1e-4 within 0.12
+                                          // cycles/sample
 
 /// The modified Bessel function I0, by its series.
 double bessel_i0(double x) {

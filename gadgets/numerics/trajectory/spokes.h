@@ -12,7 +12,7 @@ namespace echotrain::numerics {
 
 using Plane = std::array<double, 2>;  ///< x, y
 
-/// Straight, evenly sampled readouts of one plane. Sample s of spoke i is said to lie at (first[i] + s) directions[i],
+/// Straight, evenly sampled readouts of one plane. Sample s of spoke i lies nominally at (first[i] + s) directions[i],
 /// in units of the step from sample to sample.
 struct Spokes {
   std::int64_t samples = 0, channels = 0;
@@ -24,14 +24,14 @@ struct Spokes {
 };
 
 /// Values of spokes at any place: a sinc of 24 samples under a Kaiser window. Where the object fills no more than 0.8
-/// of the field of view that the sampling along the spoke has (twofold oversampling: 0.5), they are good to 1e-4 of the
-/// largest value. What lies beyond a spoke's ends counts as zero.
+/// of the field of view of the sampling along the spoke (twofold oversampling: 0.5), they are accurate to 1e-4 of the
+/// largest value. Values beyond a spoke's ends count as zero.
 class SpokeValues {
  public:
-  explicit SpokeValues(const Spokes& spokes);  ///< `spokes` outlives this
+  explicit SpokeValues(const Spokes& spokes);  ///< `spokes` must outlive this
   /// The values of all channels at `place` on a spoke, in the units of Spokes::first.
   void at(std::int64_t spoke, double place, std::vector<cdouble>& out) const;
-  /// The same, and their derivatives by the place.
+  /// As above, with the derivatives by the place.
   void at(std::int64_t spoke, double place, std::vector<cdouble>& out, std::vector<cdouble>& slope) const;
 
  private:

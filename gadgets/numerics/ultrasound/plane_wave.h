@@ -1,4 +1,4 @@
-// Steps of ultrasound imaging with plane waves that are not Fourier transforms.
+// Plane-wave ultrasound: the imaging steps that are not Fourier transforms.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace echotrain::numerics {
 
-/// Frequencies of a band: frequency k is first_hz + k * step_hz and lies in bin (first_bin + k) mod bins of the traces'
+/// A band of frequencies: frequency k is first_hz + k * step_hz and lies in bin (first_bin + k) mod bins of the traces'
 /// spectra. first_bin is in [0, bins).
 struct EchoBand {
   std::int64_t first_bin = 0;
@@ -17,7 +17,7 @@ struct EchoBand {
 /// Takes a band out of the traces' spectra, and moves each trace in time:
 ///   band[w, k, e] = spectra[e, w, (first_bin + k) mod bins] exp(2 pi i (first_hz + k step_hz) advances[w, e]),
 /// and 0 for e >= elements. spectra: [element, wave, bin]; advances: [wave, element], seconds; band: [wave, frequency,
-/// column] with columns >= elements and frequencies <= bins. std::invalid_argument otherwise.
+/// column] with columns >= elements and frequencies <= bins. Throws std::invalid_argument otherwise.
 void take_band(Context& context, DeviceView<const cfloat> spectra, DeviceView<const double> advances,
                const EchoBand& which, DeviceView<cfloat> band);
 

@@ -14,7 +14,7 @@ cdouble turn(double cycles) {
   return {std::cos(angle), std::sin(angle)};
 }
 
-/// The product written out: that of std::complex checks for infinities.
+/// The product is written out, because that of std::complex checks for infinities.
 cfloat product(cfloat a, cfloat b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }

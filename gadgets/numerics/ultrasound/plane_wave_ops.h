@@ -1,4 +1,4 @@
-// The steps of each backend; arguments were checked.
+// The plane-wave steps of each backend; arguments were checked.
 #pragma once
 
 #include "gadgets/numerics/core/backends.h"

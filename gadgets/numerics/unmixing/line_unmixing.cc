@@ -16,7 +16,7 @@ namespace {
 
 std::int64_t modulo(std::int64_t i, std::int64_t n) { return (i % n + n) % n; }
 
-/// The rows on the lattice that came and fit into the transform, if one step leads through them.
+/// Finds the acquired rows on the lattice that fit into the transform, if one step leads through them.
 bool find_rows(const Lattice& lattice, const RowPlan& rows, std::int64_t padded, LineUnmixing& plan) {
   std::vector<std::int64_t> found;
   for (std::int64_t y = 0; y < rows.ny; ++y) {
@@ -43,12 +43,12 @@ void find_places(std::int64_t padded, LineUnmixing& plan) {
 
 /// Finds partners, and returns the point between them.
 double find_pairs(std::int64_t padded, LineUnmixing& plan) {
-  std::map<std::int64_t, std::int32_t> at;  // by k modulo n
+  std::map<std::int64_t, std::int32_t> at;  // rows by k modulo n
   for (std::size_t i = 0; i < plan.frequencies.size(); ++i)
     at[modulo(plan.frequencies[i], padded)] = static_cast<std::int32_t>(i);
   std::int64_t best = 0;
   std::size_t most = 0;
-  for (std::int64_t sum = 0; sum < padded; ++sum) {  // of two partners
+  for (std::int64_t sum = 0; sum < padded; ++sum) {  // sum of two partners
     std::size_t with = 0;
     for (const auto& [k, row] : at) with += at.contains(modulo(sum - k, padded)) ? 1 : 0;
     if (with > most) best = sum, most = with;
@@ -94,7 +94,7 @@ LineUnmixing plan_line_unmixing(Context& context, const Lattice& lattice, const 
   for (const std::int32_t row : corrections.rows)
     plan.frequencies.push_back(row - static_cast<std::int32_t>(padded / 2));
   constexpr std::size_t kMostCorrected =
-      256;  // no backend's unmixing_pays() takes more, and pairs are looked for at length
+      256;  // no backend's unmixing_pays() takes more, and the search for pairs is slow
   if (plan.frequencies.size() > kMostCorrected) return {};
   const double middle = find_pairs(padded, plan);
   if (plan.count > plan.points || !ECHOTRAIN_DISPATCH(context, unmixing_pays(plan))) return {};

@@ -17,7 +17,7 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kLanes = kHybridLanes;
-constexpr std::size_t kMostPairs = 40;  // more take longer than another transform
+constexpr std::size_t kMostPairs = 40;  // more pairs take longer than another transform
 
 template <int kVectorBytes>
 using Vector [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = float;
@@ -29,7 +29,7 @@ struct Anywhere {
   static_assert(sizeof(Vector) == kVectorBytes);
 };
 
-/// Of kLanes columns.
+/// Complex numbers of kLanes columns.
 struct ComplexLanes {
   float re[kLanes], im[kLanes];
 };
@@ -37,7 +37,7 @@ struct ComplexLanes {
 struct UnmixingScratch;
 
 /// The real parts of w's complex numbers in both places of each, likewise the imaginary parts, and v's with their parts
-/// changed over, the first of them negative.
+/// swapped, the first of them negative.
 template <class V>
 ECHOTRAIN_INLINE void complex_factors(const V& w, const V& v, V& re, V& im, V& turned) {
   if constexpr (sizeof(V) == 16) {
@@ -121,7 +121,7 @@ ECHOTRAIN_INLINE void add_corrected_by(const CorrectedLines& w) {
 
 ECHOTRAIN_VECTOR_CLONES(void add_corrected(const CorrectedLines& w), add_corrected_by<kVectorBytes>(w))
 
-/// (e+ + e-) and i (e+ - e-), of kLanes columns.
+/// Computes (e+ + e-) and i (e+ - e-) for kLanes columns.
 ECHOTRAIN_CLONES void add_partners(const ComplexLanes& plus, const ComplexLanes* minus, ComplexLanes* to) {
   const ComplexLanes none = {};
   const ComplexLanes& other = minus != nullptr ? *minus : none;
@@ -280,7 +280,7 @@ std::int64_t blocks_of(const LineUnmixing& plan) { return (plan.geometry.image[2
 
 cfloat turn_by(double turns) { return cfloat(std::polar(1.0, 2 * std::numbers::pi * turns)); }
 
-/// Asks for kLanes complex numbers: what they are multiplied with comes from rows far apart, which no cache expects.
+/// Prefetches kLanes complex numbers: the factors of weights come from rows far apart, which no cache expects.
 void ask_for(const cfloat* values) {
   for (std::int64_t i = 0; i <= kLanes; i += 8) __builtin_prefetch(values + std::min(i, kLanes - 1));
 }
@@ -345,7 +345,7 @@ void keep_maps(Context& context, const cfloat* maps, double middle, float scale,
   });
 }
 
-/// Acquired rows that make up the corrected ones, each once.
+/// Keeps the acquired rows that make up the corrected ones, each once.
 void keep_sources(const LineCorrections& corrections, LineUnmixing& plan) {
   std::map<std::int32_t, std::int32_t> numbers;
   const auto number_of = [&](std::int32_t row) {

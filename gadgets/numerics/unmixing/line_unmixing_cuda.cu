@@ -8,19 +8,19 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr int kColumns = 32, kWarps = 8, kLinesEach = 2, kLines = kWarps * kLinesEach;
-constexpr int kGroups = 4;               // of coils; each has kWarps warps
+constexpr int kGroups = 4;               // groups of coils; each has kWarps warps
 constexpr int kChunk = 32;               // rows that a block holds at once
-constexpr int kLoads = kChunk / kWarps;  // of each thread
+constexpr int kLoads = kChunk / kWarps;  // loads of each thread
 constexpr std::int64_t kMostRows = 256;  // more are transformed faster than summed
 
-/// Rows of all coils with what weighs their images.
+/// Rows of all coils, and the weights of their images.
 struct WeighedRows {
   const float2* rows;               // [coil, row, x]
-  std::int64_t per_coil;            // rows
+  std::int64_t per_coil;            // rows of a coil
   std::int64_t first, step, count;  // number i is row first + i * step
-  const std::int32_t* frequencies;  // of each; null: row - middle
+  const std::int32_t* frequencies;  // k of each; null: row - middle
   std::int64_t middle;
-  const float2* weights;  // [coil, y, x]; their conjugates weigh
+  const float2* weights;  // [coil, y, x]; their conjugates are the weights
 };
 
 struct UnmixingOfLines {
@@ -31,13 +31,13 @@ struct UnmixingOfLines {
   float2* image;
 };
 
-/// What a block holds of rows: values of a coil for each group, and turns.
+/// The shared memory of a block for rows: values of a coil for each group, and turns.
 struct UnmixingTile {
   float2 rows[kGroups][kChunk][kColumns];
   float2 turns[kChunk][kLines];
 };
 
-/// This thread's share of a coil's rows of a chunk: of every kWarps-th row its column.
+/// Loads this thread's share of a coil's rows of a chunk: its column of every kWarps-th row.
 __device__ void load_rows(const UnmixingOfLines& w, const WeighedRows& from, std::int64_t begin, std::int64_t coil,
                           std::int64_t x, float2* values) {
   for (int i = 0; i < kLoads; ++i) {
@@ -48,7 +48,7 @@ __device__ void load_rows(const UnmixingOfLines& w, const WeighedRows& from, std
   }
 }
 
-/// sum += what these rows of this group's coils add to this thread's lines; all threads of a block call it.
+/// sum += the contribution of these rows of this group's coils to this thread's lines; all threads of a block call it.
 __device__ void add_rows(const UnmixingOfLines& w, const WeighedRows& from, UnmixingTile& tile, float2* sum) {
   const int group = static_cast<int>(threadIdx.z);
   const int thread = (group * kWarps + static_cast<int>(threadIdx.y)) * kColumns + static_cast<int>(threadIdx.x);
@@ -56,7 +56,7 @@ __device__ void add_rows(const UnmixingOfLines& w, const WeighedRows& from, Unmi
   const std::int64_t x = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
   const std::int64_t y = line + threadIdx.y * kLinesEach;
   for (std::int64_t begin = 0; begin < from.count; begin += kChunk) {
-    __syncthreads();  // the turns before are done with
+    __syncthreads();  // the previous turns are not needed any more
     for (int t = thread; t < kChunk * kLines; t += kColumns * kWarps * kGroups) {
       const std::int64_t i = begin + t / kLines, r = line + t % kLines - w.ny / 2;
       std::int64_t k = 0;
@@ -70,7 +70,7 @@ __device__ void add_rows(const UnmixingOfLines& w, const WeighedRows& from, Unmi
     load_rows(w, from, begin, group, x, next);
     for (std::int64_t first = 0; first < w.coils; first += kGroups) {
       const std::int64_t coil = first + group;
-      __syncthreads();  // so are the rows
+      __syncthreads();  // nor are the rows
       for (int i = 0; i < kLoads; ++i) tile.rows[group][i * kWarps + threadIdx.y][threadIdx.x] = next[i];
       __syncthreads();
       load_rows(w, from, begin, coil + kGroups, x, next);
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kColumns* kWarps* kGroups) unmix_lines_kernel(
 }  // namespace
 
 bool unmixing_pays(const LineUnmixing& plan) {
-  constexpr std::int64_t kMostBlocks = 65535;  // along y
+  constexpr std::int64_t kMostBlocks = 65535;  // blocks along y
   return plan.count + static_cast<std::int64_t>(plan.frequencies.size()) <= kMostRows &&
          plan.geometry.image[1] <= kMostBlocks * kLines;
 }

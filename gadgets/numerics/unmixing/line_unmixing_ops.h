@@ -16,9 +16,9 @@ struct LineUnmixingWork {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-/// Whether sums or transforms of that many rows and pairs are the faster way.
+/// True if sums are faster than transforms of that many rows and pairs.
 bool unmixing_pays(const LineUnmixing& plan);
-/// Fills in what the backend keeps of the weights. middle: the point between partners.
+/// Fills in the backend's form of the weights. middle: the point between partners.
 void keep_weights(Context& context, const Array<cfloat>& factors, const LineCorrections& corrections, double middle,
                   float scale, LineUnmixing& plan);
 void unmix_lines(Context& context, const LineUnmixingWork& work);
