@@ -1,4 +1,4 @@
-// A gadget as a pipeline sees it, whatever it takes and gives.
+// AnyGadget is a gadget as a pipeline sees it, with its input and output types erased.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ class AnyGadget {
   virtual ItemType gives() const = 0;
   /// Called once before data. Throws ClientError when the measurement does not suit this gadget.
   virtual void start(const protocol::Header& header, Scan& scan) = 0;
-  /// Processes `item` if it has the input type; any other item goes on to the next gadget, unless it is kept.
+  /// Processes `item` if it has the input type; passes any other item to the next gadget, unless it keeps it.
   virtual void push(Item&& item, const EmitItem& next) = 0;
   /// Called after each batch.
   virtual void pause(const EmitItem& next) = 0;

@@ -1,4 +1,4 @@
-// How a gadget says whose fault it is that a scan cannot go on.
+// ClientError tells that the sender, not the server, is at fault when a scan cannot go on.
 #pragma once
 
 #include <stdexcept>

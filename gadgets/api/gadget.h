@@ -35,20 +35,20 @@ class Gadget : public AnyGadget {
  public:
   using Input = In;
   using Output = Out;
-  /// How data may reach this gadget. A gadget that can take more than whole frames redeclares this, or, if that depends
-  /// on its options, has a static function `Delivery delivery(const Options&)`.
+  /// The way in which data may reach this gadget. A gadget that can take more than whole frames redeclares this, or, if
+  /// that depends on its options, has a static function `Delivery delivery(const Options&)`.
   static constexpr Delivery kDelivery = Delivery::frames;
   ItemType takes() const final { return item_type<In>; }
   ItemType gives() const final { return item_type<Out>; }
 
   void start(const protocol::Header& /*header*/, Scan& /*scan*/) override {}
   virtual void process(In&& item, const Emit<Out>& emit) = 0;
-  /// Called after each batch of readouts. Gives items that were held back only to be processed with others.
+  /// Called after each batch of readouts. Emits items that were held back only to be processed with others.
   virtual void rest(const Emit<Out>& /*emit*/) {}
-  /// Gives what is still held. Frames closed by the end of the scan arrive through process() before this.
+  /// Emits all items still held. Frames closed by the end of the scan arrive through process() before this.
   virtual void finish(End /*how*/, const Emit<Out>& /*emit*/) {}
-  /// Takes side items, which are neither the input nor made from it (waveforms, the client's images). True: the item is
-  /// kept. False: it goes on to the next gadget.
+  /// Takes side items, which are neither the input nor made from it (waveforms, the client's images). Returns true if
+  /// it keeps the item; else the item goes on to the next gadget.
   virtual bool take_aside(Item& /*item*/, const Emit<Out>& /*emit*/) { return false; }
 
   void push(Item&& item, const EmitItem& next) final {

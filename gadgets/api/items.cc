@@ -9,7 +9,7 @@
 namespace echotrain {
 
 namespace {
-// With what the allocator adds, and nodes of gadgets' maps.
+// Includes the allocator's overhead, and nodes of gadgets' maps.
 constexpr std::uint64_t kBytesOfFrame = sizeof(Frame) + sizeof(protocol::Image) + 1024;
 }  // namespace
 

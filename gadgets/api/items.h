@@ -1,5 +1,5 @@
-// What flows through a pipeline. Each type carries its domain, so a chain that does not fit together is refused at
-// load. Coordinates and conventions: docs/conventions.md. Shapes are row-major, the last axis fastest.
+// The items that flow through a pipeline. Each type carries its domain, so a chain that does not fit together is
+// refused at load. Coordinates and conventions: docs/conventions.md. Shapes are row-major, the last axis fastest.
 #pragma once
 
 #include <array>
@@ -39,21 +39,21 @@ struct FrameKey {
 
 using Instant = std::chrono::steady_clock::time_point;
 
-/// When a frame's data came; zeros where the readouts come from a file.
+/// The times at which a frame's data came; zeros where the readouts come from a file.
 struct Arrival {
   Instant received{};         ///< the last byte of its last readout was read
   Instant taken{};            ///< the pipeline took the batch that completed the frame, or learned that the scan ended
   std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
 };
 
-/// What a frame takes of its scan's memory besides arrays: itself, the head of its message, its places in gadgets. A
-/// copy takes as much again, so that gadgets may hold frames as long as they like.
+/// Counts a frame's memory besides arrays: itself, the head of its message, its places in gadgets. A copy counts as
+/// much again, so gadgets may hold frames as long as they like.
 class FrameShare {
  public:
   FrameShare() = default;
-  /// Throws numerics::OverBudget where that does not fit. `account` may be null: nobody counts.
+  /// Throws numerics::OverBudget where that does not fit. `account` may be null; then nothing is counted.
   explicit FrameShare(std::shared_ptr<numerics::MemoryAccount> account);
-  FrameShare(const FrameShare& other) noexcept;  ///< counts whether it fits or not: the next array is refused
+  FrameShare(const FrameShare& other) noexcept;  ///< counts even if it does not fit; then the next array is refused
   FrameShare(FrameShare&& other) noexcept = default;
   FrameShare& operator=(FrameShare other) noexcept;
   ~FrameShare();
@@ -62,37 +62,36 @@ class FrameShare {
   std::shared_ptr<numerics::MemoryAccount> account_;
 };
 
-/// What is known of a frame; travels with everything made from it. No gadget changes a frame that it was given: one
-/// that has something to add passes on a changed copy. Whoever opens a frame counts its readouts until `last` is passed
-/// on.
+/// The facts about a frame; they travel with everything made from it. No gadget changes a frame that it was given: to
+/// add something, it passes on a changed copy. The opener of a frame counts its readouts until `last` is passed on.
 struct Frame {
   std::uint64_t id = 0;  ///< counts frames of a session from 0 in the order they were opened
   FrameKey key;
   protocol::AcquisitionHeader
       reference{};  ///< its first imaging readout: geometry, counters and time stamps of the image
   std::int64_t readouts = 0;
-  std::int64_t expected_readouts = 0;  ///< readouts of the whole frame, if the frame rule says how many; 0: unknown
+  std::int64_t expected_readouts = 0;  ///< readouts of the whole frame, if the frame rule fixes the number; 0: unknown
   std::uint64_t window = 0;            ///< number of the frame's sliding window; 0: none
-  std::int64_t window_begin = 0;       ///< how many readouts have left that window
+  std::int64_t window_begin = 0;       ///< number of readouts that have left that window
   Arrival arrival;
-  /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
+  /// The field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
   std::optional<std::array<float, 3>> fov_mm;
-  /// What of Cartesian k-space was acquired: k of the first and the last sample of x, of y, of z, (sample - floor(n/2))
-  /// / n of n samples of the encoded matrix. What a lattice of lines leaves out beside its outermost ones counts as
-  /// acquired. Empty: not known.
+  /// The acquired part of Cartesian k-space: k of the first and the last sample of x, of y, of z, (sample - floor(n/2))
+  /// / n of n samples of the encoded matrix. Lines between the outermost ones that a lattice skips count as acquired.
+  /// Empty: not known.
   std::optional<std::array<float, 6>> acquired;
-  /// The image's meta attributes, those that it came with among them: "missing_lines": "3". Any gadget may set and
-  /// erase them. Several values of one name: gadgets/shared/incoming/meta_notes.h.
+  /// The image's meta attributes, including those that it came with: "missing_lines": "3". Any gadget may set and erase
+  /// them. Several values of one name: gadgets/shared/incoming/meta_notes.h.
   std::map<std::string, std::string> notes;
   /// The message that a client's image came in, without its pixels; null for images made of readouts.
   std::shared_ptr<const protocol::Image> source;
-  FrameShare share;  ///< set by whoever opens the frame
+  FrameShare share;  ///< set by the opener of the frame
 };
 
-/// A copy of a frame with more facts; a fact of the same name is replaced.
+/// Copies a frame with more facts; a fact of the same name is replaced.
 std::shared_ptr<const Frame> with_notes(const Frame& frame, const std::map<std::string, std::string>& notes);
 
-/// Messages exactly as they arrived: what the entrance of a pipeline sees.
+/// Messages exactly as they arrived, at the entrance of a pipeline.
 struct RawBatch {
   std::vector<protocol::Acquisition> acquisitions;
 };
@@ -102,10 +101,10 @@ struct Readouts {
   std::shared_ptr<const Frame> frame;  ///< of imaging readouts; null for other kinds
   protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
   bool first = false;  ///< the frame's first batch
-  bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
+  bool last = false;   ///< no later readout belongs to this frame (the batch may be empty)
   std::vector<protocol::AcquisitionHeader> heads;
   Array<cfloat> data;           ///< imaging and calibration: [readout, channel, sample], where the pipeline computes
-  HostArray<cfloat> host_data;  ///< the same for readouts of other kinds; their `data` is empty
+  HostArray<cfloat> host_data;  ///< data of readouts of other kinds; their `data` is empty
   HostArray<float> trajectory;  ///< [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
 };
 
@@ -116,12 +115,12 @@ struct SamplePositions {
   /// [sample, dims], cycles/pixel of the encoded matrix; component 0 = x; NaN drops the sample.
   std::vector<double> coordinates;
   std::vector<float> weights;  ///< [sample], as in Samples
-  std::uint64_t digest = 0;    ///< of the coordinates
+  std::uint64_t digest = 0;    ///< digest of the coordinates
   std::uint64_t bytes() const { return coordinates.size() * sizeof(double) + weights.size() * sizeof(float); }
   std::int64_t count() const { return static_cast<std::int64_t>(coordinates.size()) / dims; }
 };
 
-/// When the samples of readouts were taken.
+/// The times at which the samples of readouts were taken.
 struct SampleTiming {
   double interval_s = 0;  ///< from one sample of a readout to the next; 0: not known; -1: the frame's readouts differ
   std::int64_t per_readout = 0;  ///< samples
@@ -143,14 +142,14 @@ struct Samples {
   std::shared_ptr<const SamplePositions> positions;
   Part part = Part::whole;
   std::int64_t offset = 0;
-  std::int64_t readouts = 0;       ///< for `moved`: how many readouts these samples make up
-  bool first = true, last = true;  ///< whether this is the frame's first, its last part
-  SampleTiming timing;             ///< samples lie readout by readout
+  std::int64_t readouts = 0;       ///< for `moved`: number of readouts that these samples make up
+  bool first = true, last = true;  ///< this is the frame's first, its last part
+  SampleTiming timing;             ///< set where samples lie readout by readout
   std::int64_t first_readout = 0;  ///< number of the first sample's readout in its frame or window; `moved`: 0
 };
 
-/// Data of a stack (of stars, of spirals) whose planes travel as channels: channel = coil * planes + plane. Within a
-/// plane, data are as in `Data`.
+/// Data of a stack (of stars, of spirals) whose planes are passed on as channels: channel = coil * planes + plane.
+/// Within a plane, data are as in `Data`.
 template <class Data>
 struct Planes : Data {
   std::int64_t planes = 1;
@@ -158,13 +157,13 @@ struct Planes : Data {
 using PlaneReadouts = Planes<Readouts>;
 using PlaneSamples = Planes<Samples>;
 
-/// Whether data of this type are 2D though the header's encoding is 3D.
+/// True if data of this type are 2D though the header's encoding is 3D.
 template <class Data>
 inline constexpr bool is_planes = false;
 template <class Data>
 inline constexpr bool is_planes<Planes<Data>> = true;
 
-/// Number of planes in each coil's channels.
+/// The number of planes in each coil's channels.
 template <class Data>
 std::int64_t planes_of(const Data& data) {
   if constexpr (is_planes<Data>)
@@ -173,7 +172,7 @@ std::int64_t planes_of(const Data& data) {
     return 1;
 }
 
-/// Which rows (readouts) of a Cartesian frame were acquired. Row z * ny + y.
+/// The rows (readouts) of a Cartesian frame that were acquired. Row z * ny + y.
 struct SampledLines {
   numerics::Shape extents;                 ///< [z, y] of the encoded matrix
   std::vector<std::uint8_t> came;          ///< per row: 1 if it came, for the image or for calibration that serves it
@@ -185,13 +184,13 @@ struct SampledLines {
   bool rows_differ = false;                ///< some rows have samples beyond [first_x, last_x)
   std::array<std::int64_t, 2> first{}, last{};  ///< y, z: outermost rows that came, inclusive
 
-  std::int64_t count() const;  ///< how many rows came
+  std::int64_t count() const;  ///< number of rows that came
 };
 
 /// Reference lines: a block of k-space without gaps.
 struct Calibration {
   enum class Source { embedded, separate, center, sliding, external };
-  std::uint64_t id = 0;  ///< unique in the scan; what is made of the block is kept under it
+  std::uint64_t id = 0;  ///< unique in the scan; the key of everything computed from the block
   Source source = Source::embedded;
   FrameKey key;                          ///< encoding, slice, contrast and set; the rest is 0
   Array<cfloat> data;                    ///< [coil, z, y, x], whitened and compressed as the frames are
@@ -234,7 +233,7 @@ struct NormalEquations {
   Array<double> power;     ///< [1]: sum of W |d|^2 over samples and coils
   double weight = 0;       ///< sum of W over the samples
   std::int64_t coils = 0;  ///< number of coils in the data
-  std::int64_t sets = 1;   ///< of maps, which then are [set * coil, z, y, x]
+  std::int64_t sets = 1;   ///< sets of maps, which then are [set * coil, z, y, x]
   std::shared_ptr<const Calibration> calibration;  ///< null: there is none
   numerics::Shape padded;  ///< [z, y, x]: extents of the transform that led from k-space of `calibration` to `right`
 };
@@ -245,7 +244,7 @@ struct CoilImages {
   Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
 };
 
-/// How the echoes of plane waves were sampled (docs/ultrasound.md).
+/// The sampling of the echoes of plane waves (docs/ultrasound.md).
 struct EchoGeometry {
   struct Wave {
     double angle = 0;                               ///< [rad] from the array's normal, towards +x
@@ -254,7 +253,7 @@ struct EchoGeometry {
   };
   double sampling_hz = 0, center_hz = 0;
   double demodulated_hz = 0;  ///< 0: traces are RF
-  double pitch_mm = 0;        ///< between elements
+  double pitch_mm = 0;        ///< distance between elements
   double sound_mm_per_s = 0;
   std::int64_t elements = 0;
   std::vector<Wave> waves;  ///< in the order of the data
@@ -272,13 +271,13 @@ struct Echoes {
 struct EchoSpectra {
   std::shared_ptr<const Frame> frame;
   /// [wave, frequency, column]. Columns are spatial frequencies along the array in FFT order, element 0 is the origin;
-  /// each trace was shifted in time so that the column is the image's spatial frequency, whatever the wave's angle.
+  /// each trace was shifted in time so that the column is the image's spatial frequency for every angle of the wave.
   Array<cfloat> data;
   std::shared_ptr<const EchoGeometry> geometry;
   double first_hz = 0, step_hz = 0;  ///< the first frequency, and the step to the next
 };
 
-/// What an image's latency is made of; zeros for an image that came from the client.
+/// The parts of an image's latency; zeros for an image that came from the client.
 struct ImageTimes {
   Arrival arrival;
   Instant computed{};  ///< only converting the pixels and copying them to the host remain
@@ -290,12 +289,12 @@ struct Image {
   std::shared_ptr<const Frame> frame;  ///< empty for images that came from the client, whose pixels are complete
   protocol::Image message;
   std::shared_ptr<ImageTimes> times;  ///< filled in as the stream reaches each point; may be empty
-  /// [1], complete when the pixels are. Empty: nobody has counted, and the engine looks at the pixels itself. A gadget
-  /// that takes an Image and changes its pixels empties it.
+  /// [1], complete when the pixels are. Empty: not counted yet; the engine then counts the pixels itself. A gadget that
+  /// takes an Image and changes its pixels empties it.
   HostArray<numerics::PixelTally> tally;
 };
 
-/// A physiological waveform. Gadgets that do not take it hand it on.
+/// A physiological waveform. Gadgets that do not take it pass it on.
 struct Waveform {
   protocol::Waveform message;
 };

@@ -1,4 +1,5 @@
-// Parameters of a gadget, declared once: YAML checking, --explain and docs/gadgets.md all come from here.
+// The parameters of a gadget, declared once: YAML checking, --explain and docs/gadgets.md are all made from the
+// declaration.
 #pragma once
 
 #include "config/option.h"
@@ -18,7 +19,7 @@ using ParameterInfo = config::OptionInfo;
 template <class O>
 using Parameters = config::OptionTable<O>;
 
-/// A member that O has from one of its bases, as a row's place: inherited<Options>(&Shared::kernel_width).
+/// A member that O inherits from one of its bases, as a row's place: inherited<Options>(&Shared::kernel_width).
 template <class O, class T, class Base>
 constexpr T O::*inherited(T Base::*member) {
   return member;

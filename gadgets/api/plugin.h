@@ -1,5 +1,6 @@
-// Gadgets compiled outside this tree. A plugin is a shared object made with CMake's find_package(echotrain) and the
-// target echotrain::gadget_sdk (docs/plugin is an example). It registers its gadgets once, outside of any namespace:
+// Plugins are gadgets compiled outside this tree. A plugin is a shared object made with CMake's find_package(echotrain)
+// and the target echotrain::gadget_sdk (docs/plugin is an example). It registers its gadgets once, outside of any
+// namespace:
 //
 //   ECHOTRAIN_PLUGIN(registry) { registry.add<Sharpen>(); }
 //

@@ -1,7 +1,7 @@
-// What a plugin and its server must agree on: the code of the gadget API and the standard library.
+// The ABI that a plugin and its server must agree on: the code of the gadget API and the standard library.
 #pragma once
 
-#include <string>  // says which standard library this is
+#include <string>  // identifies the standard library
 
 #include "gadgets/api/sdk_digest.h"  // made by .ci/sdk_digest.py when the server is built, and installed
 

@@ -1,4 +1,4 @@
-// The list of gadgets: name -> factory and declared parameters.
+// The Registry is the list of gadgets: name -> factory and declared parameters.
 #pragma once
 
 #include <any>
@@ -17,9 +17,9 @@
 
 namespace echotrain {
 
-class AnyGadget;  // gadgets/api/gadget.h; whoever only lists or checks pipelines needs no more of it
+class AnyGadget;  // gadgets/api/gadget.h; code that only lists or checks pipelines needs no more of it
 
-/// How data may reach a gadget that has these options.
+/// The way in which data may reach a gadget that has these options.
 template <class G>
 Delivery delivery_of(const typename G::Options& options) {
   if constexpr (requires { G::delivery(options); })
@@ -31,21 +31,22 @@ Delivery delivery_of(const typename G::Options& options) {
 /// A gadget's options struct with the values that a pipeline gives.
 using GadgetOptions = std::any;
 
-/// One way a gadget can be used: what it takes, what it gives, and how to make it.
+/// One way of using a gadget: its input, its output, and its factory.
 struct GadgetForm {
   ItemType takes;
   ItemType gives;
-  /// Reads a pipeline's parameters: a map, or null for the defaults. ConfigError when they do not match the
+  /// Reads a pipeline's parameters: a map, or null for the defaults. Throws ConfigError when they do not match the
   /// declaration.
   std::function<GadgetOptions(const config::Node& parameters)> parse;
-  /// Makes the gadget from the options that parse() returned. std::invalid_argument when options exclude each other.
+  /// Makes the gadget from the options that parse() returned. Throws std::invalid_argument when options exclude each
+  /// other.
   std::function<std::unique_ptr<AnyGadget>(const GadgetOptions& options)> make;
-  /// How data may reach the gadget.
+  /// The way in which data may reach the gadget.
   std::function<Delivery(const GadgetOptions& options)> delivery;
 };
 
 /// A gadget by name. A name may have several forms (fft: KSpace -> CoilImages, Grid -> OversampledImages); the pipeline
-/// picks the one that takes what the gadget before it gives.
+/// picks the form that takes the previous gadget's output.
 struct GadgetEntry {
   std::string name;
   std::string summary;
@@ -56,15 +57,15 @@ struct GadgetEntry {
 /// Neighbouring gadgets of a pipeline that one gadget can replace.
 struct Fusion {
   std::vector<std::string> names;
-  ItemType takes;  ///< input type of the first one's form
-  /// Makes the one gadget from the neighbours' options; null when it cannot have these options.
+  ItemType takes;  ///< input type of the first gadget's form
+  /// Makes the one gadget from the neighbours' options; returns null when it cannot have these options.
   std::function<std::unique_ptr<AnyGadget>(std::span<const GadgetOptions> options)> make;
   bool cpu_only = false;  ///< on a GPU the neighbours are not replaced
 };
 
 class Registry {
  public:
-  /// All gadgets of this program (gadgets/builtin).
+  /// The registry of all gadgets of this program (gadgets/builtin).
   static const Registry& builtin();
 
   template <class G>
@@ -83,11 +84,11 @@ class Registry {
                            }});
   }
 
-  /// Fusions are tried in the order in which they were added.
+  /// Adds a fusion. Fusions are tried in the order in which they were added.
   void fuse(Fusion fusion) { fusions_.push_back(std::move(fusion)); }
   const std::vector<Fusion>& fusions() const { return fusions_; }
 
-  /// Says that this program was built without a family of gadgets.
+  /// Records that this program was built without a family of gadgets.
   void leave_out(std::string family) { left_out_.push_back(std::move(family)); }
   /// The families that this program was built without (CMake's ECHOTRAIN_PARTS).
   const std::vector<std::string>& left_out() const { return left_out_; }
@@ -97,7 +98,7 @@ class Registry {
 
   const GadgetEntry* find(std::string_view name) const;
   std::vector<std::string> names() const;
-  /// Doc, ports and parameters of a gadget as text for a terminal. std::out_of_range for an unknown name.
+  /// Describes a gadget for a terminal: doc, ports and parameters. Throws std::out_of_range for an unknown name.
   std::string explain(std::string_view name) const;
 
  private:

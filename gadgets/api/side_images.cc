@@ -25,7 +25,7 @@ void convert(const std::byte* from, std::int64_t count, cfloat* to) {
   }
 }
 
-// Pixel types as in protocol.md, section 4.3.
+// Converts pixels; types are as in protocol.md, section 4.3.
 bool convert(std::uint16_t type, const std::byte* from, std::int64_t count, cfloat* to) {
   switch (type) {
     case 1:

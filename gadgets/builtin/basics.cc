@@ -1,4 +1,4 @@
-// What nearly every pipeline has: noise out of the data, coils to one image, the image. The families gadgets/readouts
+// The gadgets of nearly every pipeline: noise adjustment, coil combination, image output. The families gadgets/readouts
 // and gadgets/images have the rest.
 #include "gadgets/builtin/families.h"
 #include "gadgets/images/coil_combine.h"

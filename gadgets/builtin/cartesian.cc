@@ -12,7 +12,7 @@ namespace echotrain {
 
 namespace {
 
-/// Cartesian lines to images; with the options of three gadgets, the root sum of squares too.
+/// Fuses the gadgets from Cartesian lines to images; with the options of three gadgets, the root sum of squares too.
 std::unique_ptr<AnyGadget> fused_cartesian(std::span<const GadgetOptions> options) {
   const bool combines = options.size() > 2;
   if (combines && !is_root_sum_of_squares(options[2])) return nullptr;

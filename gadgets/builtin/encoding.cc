@@ -15,7 +15,7 @@ namespace echotrain {
 
 namespace {
 
-/// Cartesian lines to images by a gadget that needs their reference lines.
+/// Fuses the gadgets from Cartesian lines to images that need reference lines.
 template <class Images>
 std::unique_ptr<AnyGadget> fused_calibrated(std::span<const GadgetOptions> options) {
   return std::make_unique<CalibratedImages>(options_as<ReferenceOptions>(options[0]),

@@ -1,5 +1,5 @@
-// One function for each family of gadgets, in a source of the family's name: adds its gadgets to a registry, and what
-// of their neighbours runs as one.
+// The functions that add the families of gadgets, and their fusions, to a registry; one for each family, in a source of
+// the family's name.
 #pragma once
 
 #include "gadgets/api/registry.h"

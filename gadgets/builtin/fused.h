@@ -1,4 +1,4 @@
-// For gadgets that take the place of several neighbours.
+// Helpers for fusions: gadgets that take the place of several neighbours.
 #pragma once
 
 #include <any>
@@ -10,7 +10,7 @@
 
 namespace echotrain {
 
-/// The options as their gadget's struct; all forms of a name share one struct.
+/// Casts options to their gadget's struct; all forms of a name share one struct.
 template <class Options>
 const Options& options_as(const GadgetOptions& options) {
   return std::any_cast<const Options&>(options);

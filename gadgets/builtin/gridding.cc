@@ -12,7 +12,7 @@ namespace echotrain {
 
 namespace {
 
-/// Gridding, transform and deapodization; with the options of four gadgets, the root sum of squares too.
+/// Fuses gridding, transform and deapodization; with the options of four gadgets, the root sum of squares too.
 template <class In>
 std::unique_ptr<AnyGadget> fused_gridding(std::span<const GadgetOptions> options) {
   if (options_as<FftOptions>(options[1]).direction != "inverse") return nullptr;

@@ -7,8 +7,8 @@ namespace echotrain {
 
 namespace {
 
-/// A step between any items that messages can carry. RawBatch before Readouts: a pipeline's first step gets messages as
-/// the client sent them.
+/// Adds a step between any items that messages can carry. RawBatch comes before Readouts: a pipeline's first step gets
+/// messages as the client sent them.
 template <class Kind>
 void add_step(Registry& to) {
   to.add<Step<Kind, RawBatch, Image>>();
