@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kMayEndFrame =
     flag_bit(8) | flag_bit(14) | flag_bit(25);                       // last in slice, repetition, measurement
-constexpr std::uint64_t kCalibration = flag_bit(20) | flag_bit(21);  // alone, and for images, too
+constexpr std::uint64_t kCalibration = flag_bit(20) | flag_bit(21);  // alone, or for images, too
 constexpr std::size_t kClosedFramesKept = 1024;                      // frames remembered, to recognise late readouts
 
 std::size_t extent(const std::optional<protocol::CounterLimit>& limit, std::size_t otherwise) {
@@ -55,7 +55,7 @@ AutomaticFrames::Line AutomaticFrames::line_of(const protocol::AcquisitionHeader
   return {idx.kspace_encode_step_1, idx.kspace_encode_step_2, idx.average};
 }
 
-/// Line numbers for a LineSet: with_average() tells the averages of a line apart, the other one does not.
+/// The line's number in a LineSet: with_average() tells the averages of a line apart, the other function does not.
 std::uint64_t AutomaticFrames::with_average(const Line& line) {
   const auto [step_1, step_2, average] = line;
   return 1ull << 48 | static_cast<std::uint64_t>(average) << 32 | static_cast<std::uint64_t>(step_2) << 16 | step_1;
@@ -76,7 +76,7 @@ bool AutomaticFrames::lattice_complete(const OpenFrame& frame) const {
   return !references->second.follow && (expected(key).references_apart || references->second.seen);
 }
 
-/// Whether a readout belongs to a frame that was closed before it was whole. When a sender does not count repetitions,
+/// True if a readout belongs to a frame that was closed before it was whole. When a sender does not count repetitions,
 /// a readout that repeats the closed frame's first line begins the next frame instead, and so does any imaging line
 /// after a frame whose lattice was whole.
 bool AutomaticFrames::is_late(const FrameKey& key, const protocol::AcquisitionHeader& head) const {
@@ -90,8 +90,8 @@ bool AutomaticFrames::is_late(const FrameKey& key, const protocol::AcquisitionHe
   return (head.flags & kCalibration) != 0 && of_any_average(line) != of_any_average(closed->first);
 }
 
-/// Frames of earlier repetitions are over, and so are others that are whole or have seen a last-in flag. Only the one
-/// that got the readout before this one can have become so since the last call.
+/// Closes frames of earlier repetitions, and others that are whole or have seen a last-in flag. Only the frame of the
+/// previous readout can have become so since the last call.
 void AutomaticFrames::close_finished(const FrameKey& next, const OpenFrames::EmitReadouts& emit) {
   std::vector<OpenFrames::Numbered> finished = open_.before(next.encoding, next.repetition);
   const OpenFrame* last = last_ == next ? nullptr : open_.find(last_);
@@ -108,7 +108,7 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
   const FrameKey key = key_of(head);
   const Line line = line_of(head);
   const bool reference = (head.flags & kCalibration) != 0;
-  // The frame of the readout before: that one has closed what this one could.
+  // If the frame is that of the previous readout, that readout has closed all that this one could.
   const bool goes_on = key == last_ && open_.find(key) != nullptr;
   if (!goes_on) {
     if (is_late(key, head)) {
@@ -122,7 +122,7 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
     close_finished(key, emit);
   }
   // A whole frame that begins again is the next one, though its counters are the same. (A header that announces one
-  // line says nothing: the readouts of such scans are often not numbered.)
+  // line tells nothing: the readouts of such scans are often not numbered.)
   if (const OpenFrame* same = open_.find(key);
       same != nullptr && expected(key).lines > 1 && complete(*same) && same->lines.contains(with_average(line)))
     close(key, emit);
@@ -145,7 +145,7 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
 }
 
 /// Ends a frame whose lattice is whole, and with it those of its slice and repetition that are as whole and have as
-/// many lines: of contrasts taken in turn, perhaps only the last one has a flag.
+/// many lines: where contrasts take turns, perhaps only the last one has a flag.
 void AutomaticFrames::close_lattices(const FrameKey& key, const OpenFrames::EmitReadouts& emit) {
   const std::size_t lines = open_.find(key)->announced;
   for (const FrameKey& other : open_.keys_of(key.encoding, key.repetition)) {

@@ -1,4 +1,4 @@
-// `frame: auto`: frames that end when their counters and the header say so.
+// The frame rule `frame: auto`: frames that end when their counters and the header say so.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@
 namespace echotrain {
 
 /// A frame ends with a last-in flag if no line of it is missing, else when readouts of another frame show that it is
-/// over. Readouts that come later still are left out and counted. ResourceError when the session's memory is exhausted.
+/// over. Readouts that come even later are left out and counted. Throws ResourceError when the session's memory is
+/// exhausted.
 ///
-/// Of an undersampled frame (`parallelImaging`), nothing is missing when the lattice of its lines is whole and no
-/// reference lines are to follow the flag. They may follow where the header does not say that they are sent apart from
-/// the images (calibrationMode separate, external or interleaved) and none has come yet, or where they have done so
-/// before.
+/// An undersampled frame (`parallelImaging`) misses no line when the lattice of its lines is whole and no reference
+/// lines are to follow the flag. They may follow where the header does not say that they are sent apart from the images
+/// (calibrationMode separate, external or interleaved) and none has come yet, or where they have done so before.
 class AutomaticFrames {
  public:
-  /// `open` outlives this.
+  /// `open` must outlive this.
   explicit AutomaticFrames(OpenFrames& open) : open_(open) {}
 
   void start(const protocol::Header& header, Scan& scan);
   /// Takes one readout for images.
   void add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit);
-  /// A reference line that is not for images came.
+  /// Call it when a reference line that is not for images came.
   void calibration_came(const protocol::AcquisitionHeader& head);
   std::uint64_t late_readouts() const { return late_; }
 
  private:
   using Line = std::tuple<std::uint16_t, std::uint16_t, std::uint16_t>;  // step 1, step 2, average
   struct Expected {
-    std::size_t lines = 0;  // of a whole frame; 0: not known
+    std::size_t lines = 0;  // lines of a whole frame; 0: not known
     bool averages = false;  // the header says how many averages there are, so each counts
     std::optional<LineLattice> lattice;
     bool references_apart = false;  // no reference lines come between imaging lines
@@ -69,7 +69,7 @@ class AutomaticFrames {
   std::map<std::uint16_t, References> references_;  // by encoding
   std::deque<Closed> closed_incomplete_;            // most recent last, bounded
   std::map<std::uint16_t, std::uint16_t> newest_;   // latest repetition so far, by encoding
-  FrameKey last_;                                   // of the readout before this one
+  FrameKey last_;                                   // of the previous readout
   std::uint64_t late_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Frames that are left out because newer ones wait already (`frame: {..., when_behind: drop_oldest}`).
+// Dropped frames: left out because newer ones wait already (`frame: {..., when_behind: drop_oldest}`).
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace echotrain {
 
-/// Never silent: one warning a scan, ScanNumbers::frames_dropped, and a note in the images that follow.
+/// Counts a dropped frame, never silently: one warning a scan, ScanNumbers::frames_dropped, and a note in the images
+/// that follow.
 inline void drop_frame(Scan& scan) {
   ++scan.numbers.frames_dropped;
   scan.warn(
@@ -16,7 +17,7 @@ inline void drop_frame(Scan& scan) {
       "images say in echotrain_frames_dropped how many were before them");
 }
 
-/// Notes how many frames of the scan were left out before this one.
+/// Notes the number of earlier frames of the scan that were dropped.
 inline void note_dropped(const Scan& scan, Frame& frame) {
   if (scan.numbers.frames_dropped > 0)
     frame.notes["echotrain_frames_dropped"] = std::to_string(scan.numbers.frames_dropped);

@@ -46,15 +46,15 @@ void CountedFrames::start(const protocol::Header& header) {
   }
 }
 
-/// Whether a readout belongs to a frame that is left out: one of which nothing has been handed on, while the rest of it
-/// and all of its next one have come. Frames that may fill at the same time share what has come.
+/// True if a readout belongs to a frame that is left out: nothing of it has been handed on, while the rest of it and
+/// all of its next frame have come. Frames that may fill at the same time share the count of waiting readouts.
 bool CountedFrames::left_out(const FrameKey& key, std::int64_t behind, Scan& scan) {
   auto it = left_out_.find(key);
   if (it == left_out_.end()) {
     if (behind < 2 * readouts_ - 1 || seen_.size() >= OpenFrames::kMost) return false;
     const auto frames = std::max(announced_, static_cast<std::int64_t>(seen_.size()));
     if (behind < (2 * readouts_ - 1) * frames || open_.find(key) != nullptr) return false;
-    ++open_.next_id();  // the others keep their numbers
+    ++open_.next_id();  // the other frames keep their numbers
     drop_frame(scan);
     it = left_out_.emplace(key, readouts_).first;
   }

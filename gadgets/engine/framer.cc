@@ -69,7 +69,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
     open_.flush_all(emit);  // readouts before a noise scan are not whitened by it
     other_kind(kind, std::move(run), emit);
   }
-  // The more readouts go on at once, the less each of them costs. What is kept back keeps slabs of messages: few.
+  // Larger batches cost less per readout. Few calls may hold readouts back, because these keep slabs of messages alive.
   constexpr int kMostKept = 4;
   constexpr std::size_t kEnough = 1 << 20;
   const bool more = !drops_ && waiting.value_or(0) > 0;
@@ -87,7 +87,7 @@ ReadoutKind Framer::kind_of(const AcquisitionHeader& head) const {
       head, encoding < trajectories_.size() ? trajectories_[encoding] : protocol::Trajectory::other);
 }
 
-/// `behind`: readouts that have come after this one, where frames may be left out.
+/// `behind`: number of later readouts that wait, if frames may be left out.
 void Framer::add(Acquisition&& acquisition, std::optional<std::int64_t> behind, const EmitReadouts& emit) {
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_))
     automatic->add(std::move(acquisition), emit);
@@ -108,7 +108,7 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
                         trajectories_[encoding] == protocol::Trajectory::epi;
   if (kind != ReadoutKind::noise && !calibration && !corrects)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
-  // Noise stays on the host, where its statistics are summed in float64. Whoever drops calibration says so.
+  // Noise stays on the host, where its statistics are summed in float64. A gadget that drops calibration says so.
   Readouts readouts = make_batch(scan_->compute, run, calibration);
   readouts.kind = kind;
   emit(std::move(readouts));

@@ -1,5 +1,5 @@
-// The entrance of a pipeline: decides once what makes one image, and hands readouts on in batches that never mix frames
-// or kinds.
+// The Framer is the entrance of a pipeline: it groups readouts into frames, and hands them on in batches that never mix
+// frames or kinds.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace echotrain {
 
 /// Groups acquisitions into frames by a pipeline's `frame:` rule (docs/pipelines.md, "Frames"). Grouping depends on the
 /// readouts alone, never on how they arrived: any split of the same scan into batches gives the same frames. With
-/// `when_behind: drop_oldest` some of these are left out, which depends on what waits; the others stay as they are
-/// and say in their notes how many are missing before them. Data held between batches count towards the session's
-/// budget: ResourceError when that is exhausted.
+/// `when_behind: drop_oldest` some frames are left out, depending on the readouts that wait; the others are unchanged,
+/// and note how many are missing before them. Data held between batches count towards the session's budget; throws
+/// ResourceError when that is exhausted.
 class Framer {
  public:
   using EmitReadouts = std::function<void(Readouts&&)>;
@@ -34,14 +34,14 @@ class Framer {
   Framer& operator=(const Framer&) = delete;
 
   void start(const protocol::Header& header, Scan& scan);
-  /// `waiting`: readouts that have come after these and wait outside; not given: nothing comes by itself, as from a
-  /// file, and no frame is left out. While some wait, and none is left out, what does not end a
-  /// frame may be kept back until they come.
+  /// `waiting`: number of later readouts that wait outside; not given where nothing comes by itself, as from a file:
+  /// then no frame is left out. While some wait, and none is left out, readouts that end no frame may be held back
+  /// until they come.
   void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit,
             std::optional<std::int64_t> waiting = std::nullopt);
-  /// Hands on what push() has kept back.
+  /// Hands on the readouts that push() has held back.
   void flush(const EmitReadouts& emit);
-  /// Complete: closes open frames. Truncated: drops them and says how many.
+  /// Complete: closes open frames. Truncated: drops them and tells how many.
   void finish(End how, const EmitReadouts& emit);
 
   std::uint64_t frames() const { return open_.begun(); }
@@ -57,8 +57,8 @@ class Framer {
 
   Scan* scan_ = nullptr;
   bool drops_ = false;
-  int kept_back_ = 0;  // calls of push() in a row that have kept something back
-  Instant taken_{};    // when the batch being pushed was taken
+  int kept_back_ = 0;  // consecutive calls of push() that held something back
+  Instant taken_{};    // time at which the pushed batch was taken
   OpenFrames open_;
   std::vector<protocol::Trajectory> trajectories_;  // by encoding
   Rule frames_;

@@ -7,7 +7,8 @@
 namespace echotrain {
 namespace {
 
-/// A scan may open thousands of frames of a line each. Pinned memory comes in blocks of 4 KiB.
+/// The first size of a table: a scan may open thousands of frames of a line each, and pinned memory comes in blocks of
+/// 4 KiB.
 std::int64_t first_slots(numerics::Context& compute) { return compute.cuda() ? 512 : 32; }
 
 numerics::HostArray<std::uint64_t> free_slots(numerics::Context& compute, std::int64_t count) {

@@ -19,8 +19,8 @@ void refuse_more_frames(std::size_t open) {
 }
 
 namespace {
-// An open frame and its entries in the maps here: their sizes, and what the allocator adds to each.
-constexpr std::size_t kMostSpareBytes = 1 << 20;  // of the table of a frame's lines
+// The memory of an open frame and of its entries in the maps here: their sizes, and what the allocator adds to each.
+constexpr std::size_t kMostSpareBytes = 1 << 20;  // largest table of a frame's lines that is kept
 constexpr std::uint64_t kBytesOfOpenFrame = sizeof(OpenFrame) + 512;
 }  // namespace
 
@@ -29,7 +29,7 @@ void OpenFrames::start(Scan& scan) {
   paid_ = std::make_shared<numerics::MemoryShare>(scan.compute.account());
 }
 
-// For frames ahead, so that few frames cost a look at the account.
+// Pays for several frames ahead, so that few frames need a look at the account.
 void OpenFrames::pay() {
   constexpr std::uint64_t kAhead = 64;
   const std::uint64_t bytes = (open_.size() + kAhead) / kAhead * kAhead * kBytesOfOpenFrame;
@@ -56,7 +56,7 @@ OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHead
   return fresh;
 }
 
-// Most readouts belong to the frame of the readout before them.
+// Most readouts belong to the frame of the previous readout.
 OpenFrame* OpenFrames::look_up(const FrameKey& key) {
   if (found_ != nullptr && found_->key == key) return found_;
   const auto it = open_.find(key);
@@ -89,7 +89,7 @@ void OpenFrames::close(const FrameKey& key, const EmitReadouts& emit) {
   flush(frame, true, emit);
 }
 
-// On a GPU a table is pinned memory, which costs calls of the driver: frame after frame uses the same one.
+// On a GPU a table is pinned memory, which costs calls of the driver, so frames reuse one.
 LineSet OpenFrames::no_lines() {
   if (!spare_lines_) return LineSet(scan_->compute);
   LineSet lines = std::move(*spare_lines_);
@@ -107,7 +107,7 @@ void OpenFrames::flush(OpenFrame& frame, bool last, const EmitReadouts& emit) {
   readouts.last = last;
   frame.waiting.clear();
   if (frame.waiting.capacity() > spare_.capacity()) spare_.swap(frame.waiting);
-  frame.waiting = {};  // an open frame keeps nothing of what has gone on
+  frame.waiting = {};  // an open frame keeps no memory of readouts that have gone on
   emit(std::move(readouts));
 }
 

@@ -110,7 +110,7 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 }
 
 struct Pipeline::Impl {
-  static constexpr std::size_t kMostTexts = 200;  // of one scan; texts may hold what a client wrote
+  static constexpr std::size_t kMostTexts = 200;  // texts of one scan, which may quote the client
 
   Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read, numerics::Team* t)
       : plan(std::move(p)),
@@ -120,7 +120,7 @@ struct Pipeline::Impl {
         sink(std::make_shared<PipelineSink>(std::move(s))),
         framer(plan->spec().frame) {}
 
-  /// Taps look at a gadget's output as whole frames.
+  /// Begins the scan. Taps look at a gadget's output as whole frames.
   void begin(const protocol::Header& header) {
     const bool other = &plan->chain_for(header) != plan.get();
     if (other) {
@@ -155,7 +155,7 @@ struct Pipeline::Impl {
     if (image == nullptr) return;  // waveforms that no gadget took are dropped
     const GadgetClock::Stay stay(clock(), GadgetClock::kExit);
     ++counts.images_out;
-    // The client's pixels are complete already, and callbacks must be short.
+    // Pixels from the client are complete already, and callbacks must be short.
     const bool complete = !image->frame && !image->tally;
     if (complete) image_check->look(*image);
     auto held = std::make_shared<Image>(std::move(*image));
@@ -166,7 +166,7 @@ struct Pipeline::Impl {
     });
   }
 
-  /// After each batch of readouts, and after each image.
+  /// Called after each batch of readouts, and after each image.
   void pause() {
     chain->pause();
     compute.check();
@@ -174,22 +174,23 @@ struct Pipeline::Impl {
     tell_times();
   }
 
-  /// The clock that measures; null: nobody asked.
+  /// The clock; null if nobody watches times.
   GadgetClock* clock() { return watch.frame ? &times : nullptr; }
 
-  /// At the end of a push: if images left with it, their frame's time is whole.
+  /// Reports the times at the end of a push if images left with it: their frame's time is then whole.
   void tell_times() {
     const std::uint64_t left = counts.images_out - images_told;
     if (!watch.frame || left == 0) return;
     images_told = counts.images_out;
     const FrameTimes& frame = times.cut(left);
-    const GadgetClock::Stay stay(&times, GadgetClock::kOutside);  // who looks on has no part in the next frame
+    const GadgetClock::Stay stay(&times, GadgetClock::kOutside);  // the observer's time must not count for the next
+                                                                  // frame
     watch.frame(frame, times.names());
   }
 
   void enter(Item&& item) { chain->push(std::move(item)); }
 
-  /// Makes the gadgets. Where some are tapped, each stands for itself.
+  /// Makes the gadgets. If some are tapped, no gadgets are fused.
   void make() {
     const auto leaving = [this](Item&& item) { leave(std::move(item)); };
     chain.reset();
@@ -204,7 +205,8 @@ struct Pipeline::Impl {
     counts.frames = (readouts ? framer.frames() : images.frames()) + chain->frames();
   }
 
-  /// An image for a branch, in a pipeline of readouts. False: it is not for the pipeline's gadgets, too.
+  /// Offers an image to the branches, in a pipeline of readouts. Returns false if it is not for the pipeline's gadgets,
+  /// too.
   bool offer(const protocol::Image& image) {
     if (!plan->chain().takes_messages()) return true;
     const Offered offered = chain->offer(image);
@@ -223,7 +225,7 @@ struct Pipeline::Impl {
                            plan->spec().name, which));
   }
 
-  /// What follows must not overtake readouts that the framer has kept back.
+  /// Hands on the readouts that the framer has held back, which later items must not overtake.
   void flush() { framer.flush(enter_readouts()); }
 
   Framer::EmitReadouts enter_readouts() {
@@ -237,7 +239,7 @@ struct Pipeline::Impl {
   std::shared_ptr<PipelineSink> sink;
   std::shared_ptr<ImageCheck> image_check = std::make_shared<ImageCheck>();
   std::set<std::string> said;
-  std::optional<Scan> scan;  // empty before start()
+  std::optional<Scan> scan;  // no value before start()
   Framer framer;
   ImageEntrance images;
   std::vector<std::pair<std::string, Chain::Tap>> asked_taps;  // by a gadget's name
@@ -273,7 +275,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional
   impl_->counts.readouts += readouts.size();
   impl_->scan->behind = waiting.value_or(0) > 0;
   if (readouts.empty()) {
-    // For gadgets that have something to give (gadgets/shared/scan_port.h), or when all of a batch was left out.
+    // For gadgets that have results (gadgets/shared/scan_port.h), or when all of a batch was left out.
     impl_->flush();
   } else if (impl_->plan->spec().input == config::Input::images) {
     impl_->scan->warn(

@@ -1,4 +1,4 @@
-// A pipeline: a checked chain of gadgets with its branches, and one scan running through it. Needs no server.
+// A Pipeline is a checked chain of gadgets with its branches, and one scan running through it. It needs no server.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ struct FrameTimes;  // gadgets/engine/chain/gadget_clock.h
 /// A pipeline file whose gadgets exist, whose parameters are right and whose types fit together.
 class PipelinePlan {
  public:
-  /// config::ConfigError with file:line:column when something does not fit. Reads no data and makes no plan.
+  /// Checks a pipeline. Throws config::ConfigError with file:line:column when something does not fit. Reads no data and
+  /// makes no plan.
   static std::shared_ptr<const PipelinePlan> check(config::PipelineSpec spec,
                                                    const Registry& registry = Registry::builtin());
 
@@ -33,20 +34,20 @@ class PipelinePlan {
   const ChainPlan& chain() const { return *chain_; }
   /// Item types along the chain, entrance first: one more than gadgets and branches.
   const std::vector<ItemType>& types() const;
-  /// Whether images of the client are what it works on, so that it needs no measurement's header.
+  /// True if it works on images of the client, so that it needs no measurement's header.
   bool takes_images() const;
-  /// Why a scan of so many readouts and images of the client gives nothing here, and what to do; empty: it may give
-  /// something.
+  /// Tells why a scan of so many readouts and images of the client gives no result here, and what to do; empty if it
+  /// may give one.
   std::string misfit(std::uint64_t readouts, std::uint64_t images) const;
-  /// How the data of frames reach these gadgets.
+  /// The way in which the data of frames reach these gadgets.
   Delivery delivery() const { return delivery_; }
-  /// One line per gadget: "gridding: Samples -> Grid"; one per branch, with its gadgets below it; and one per group of
-  /// gadgets that run as one. Then, if the file has one, the chain for accelerated scans.
+  /// Describes the plan: one line per gadget: "gridding: Samples -> Grid"; one per branch, with its gadgets below it;
+  /// and one per group of gadgets that run as one. Then, if the file has one, the chain for accelerated scans.
   std::string describe() const;
-  /// What a scan with this header runs through: the file's chain `accelerated`, if it has one and the header announces
-  /// R > 1, else this.
+  /// The chain that a scan with this header runs through: the file's chain `accelerated`, if it has one and the header
+  /// announces R > 1, else this.
   const PipelinePlan& chain_for(const protocol::Header& header) const;
-  /// The file's chain `accelerated`; null: it has none.
+  /// The file's chain `accelerated`; null if it has none.
   const PipelinePlan* accelerated() const { return accelerated_.get(); }
 
  private:
@@ -57,11 +58,11 @@ class PipelinePlan {
   std::shared_ptr<const PipelinePlan> accelerated_;  ///< null: there is no other chain
 };
 
-/// The backend to run `spec` on: the pipeline's own choice beats `server_choice`; automatic takes CUDA if it works.
-/// ResourceError, naming the reason, when an explicit choice is not available.
+/// Chooses the backend for `spec`: the pipeline's own choice beats `server_choice`; automatic takes CUDA if it works.
+/// Throws ResourceError, naming the reason, when an explicit choice is not available.
 numerics::Backend choose_backend(const config::PipelineSpec& spec, config::BackendChoice server_choice);
 
-/// Where a pipeline's results go.
+/// The receivers of a pipeline's results.
 struct PipelineSink {
   /// Takes an image whose pixels are complete. May be called on a thread other than the pipeline's, and until
   /// Pipeline::wait() has returned. Must not block for long and must not throw.
@@ -70,16 +71,16 @@ struct PipelineSink {
   std::function<void(protocol::Level, const std::string&)> text;
 };
 
-/// For those who look on while a scan runs. Both are called on the pipeline's thread, and either may be empty.
+/// The observers of a running scan. Both are called on the pipeline's thread, and either may be empty.
 struct PipelineWatch {
-  /// After a push in which images left: where the thread's time went since images left before, and the names of the
-  /// places (GadgetClock), which stay the same once the scan has started.
+  /// Called after a push in which images left, with the time that the thread spent in each place since images left
+  /// before, and the names of the places (GadgetClock), which stay the same once the scan has started.
   std::function<void(const FrameTimes&, const std::vector<std::string>&)> frame;
-  /// With what a gadget is about to get.
+  /// Called with each item before a gadget gets it.
   std::function<void(const AnyGadget&, const Item&)> item;
 };
 
-/// Numbers of a finished or running scan.
+/// Counts of a finished or running scan.
 struct PipelineCounts {
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0, images_out = 0, frames = 0, late_readouts = 0;
   ScanNumbers work;
@@ -89,7 +90,7 @@ struct PipelineCounts {
 /// exception of a bug.
 class Pipeline {
  public:
-  /// `read_asset` gives the files that pipelines may name; without it there are none. `team`: devices that gadgets may
+  /// `read_asset` reads the files that pipelines may name; without it there are none. `team`: devices that gadgets may
   /// share their work with, the first of which is `compute`; it must outlive this.
   Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
            ReadAsset read_asset = nullptr, numerics::Team* team = nullptr);
@@ -97,28 +98,29 @@ class Pipeline {
 
   /// Checks the measurement against every gadget. Call it before any data.
   void start(const protocol::Header& header);
-  /// Batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed protocol::AcquisitionCheck.
-  /// `waiting`: readouts that have come after these and will be pushed, too; some of these may be worked on with them.
-  /// Not given, as for files: no frame is left out by `when_behind: drop_oldest`.
+  /// Takes batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed
+  /// protocol::AcquisitionCheck. `waiting`: number of later readouts that will be pushed, too; these may be worked on
+  /// together. Not given, as for files: no frame is left out by `when_behind: drop_oldest`.
   void push(std::vector<protocol::Acquisition>&& readouts, std::optional<std::int64_t> waiting = std::nullopt);
-  /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline or a branch of it works on.
+  /// Takes an image that a gadget has asked for (coil maps, a reference), or one that the pipeline or a branch of it
+  /// works on.
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);
-  /// The end of the scan: closes open frames (complete) or drops partial ones (truncated). ClientError when all of a
+  /// Ends the scan: closes open frames (complete) or drops partial ones (truncated). Throws ClientError when all of a
   /// complete scan was of a kind that the pipeline leaves out.
   void finish(End how);
-  /// Waits until all images have been given to the sink, and says what is wrong with them. ResourceError when the
+  /// Waits until all images have been given to the sink, and reports their bad pixels. Throws ResourceError when the
   /// device failed.
   void wait();
 
   const PipelineCounts& counts() const;
 
-  /// Calls `tap` with every item that leaves gadget `name`, passed on or made there, before the next gadget gets it.
-  /// Of several gadgets of that name, the chain's first one is meant, else the first one of a branch. Returns false if
-  /// no chain of the pipeline has one. For `echotrain recon --save-after`. Call it
-  /// before start(): tapped gadgets are not fused with others, and frames come whole.
+  /// Calls `tap` with every item that leaves gadget `name`, passed on or made there, before the next gadget gets it. Of
+  /// several gadgets of that name, the chain's first one is meant, else the first one of a branch. Returns false if no
+  /// chain of the pipeline has one. For `echotrain recon --save-after`. Call it before start(): tapped gadgets are not
+  /// fused with others, and frames come whole.
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
-  /// Call it before start(). Changes nothing of what the pipeline does.
+  /// Sets observers. Call it before start(). It does not change the pipeline's work.
   void watch(PipelineWatch watch);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 using protocol::Buffer;
 
-/// What rank 0 tells the other ranks to do. A step is one of these bytes, followed by its data.
+/// The steps of which rank 0 tells the other ranks. A step is one of these bytes, followed by its data.
 enum class Step : std::uint8_t { begin, start, readouts, image, waveform, finish, leave };
 
 Buffer step_of(Step step) { return {static_cast<std::byte>(step)}; }
@@ -66,7 +66,7 @@ class Reader {
   std::span<const std::byte> rest_;
 };
 
-/// Ranks of different kinds round differently and cannot work together.
+/// The kind of a rank. Ranks of different kinds round differently and cannot work together.
 std::string kind_of(const numerics::Context& context) {
   const numerics::Backend backend = context.backend();
   std::string device = numerics::describe(backend, context.resources());
@@ -74,7 +74,7 @@ std::string kind_of(const numerics::Context& context) {
   return fmt::format("Echotrain {}, {}", ECHOTRAIN_VERSION, device);
 }
 
-/// Rank 0 reads the files that a pipeline names and shares them with the others.
+/// Shares files: rank 0 reads those that a pipeline names and sends them to the others.
 ReadAsset shared_assets(numerics::Ranks& ranks, ReadAsset read) {
   return [&ranks, read = std::move(read)](const std::string& name) {
     Buffer bytes;
@@ -116,7 +116,7 @@ class Following {
     sink.text = [](protocol::Level, const std::string&) {};
     pipeline_.emplace(plan, *context_, std::move(sink), shared_assets(ranks, nullptr), &*team_);
   }
-  /// False when the scan is over.
+  /// Takes a step. Returns false when the scan is over.
   bool take(Reader& step) {
     switch (step.step()) {
       case Step::start:
@@ -158,7 +158,7 @@ class Following {
   std::optional<Pipeline> pipeline_;
 };
 
-/// Returns when all ranks have called it.
+/// A barrier: returns when all ranks have called it.
 void meet(numerics::Ranks& ranks) {
   float one = 1;
   ranks.sum({&one, 1});

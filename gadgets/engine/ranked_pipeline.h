@@ -1,4 +1,4 @@
-// A pipeline that runs on several ranks at once: rank 0 gives all of them the scan, each runs the same gadgets, and
+// A RankedPipeline runs on several ranks at once: rank 0 gives all of them the scan, each runs the same gadgets, and
 // gadgets that can divide their work (fhd with method: exact, pcg) do so.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace echotrain {
 class Followers {
  public:
   explicit Followers(numerics::Ranks& ranks) : ranks_(ranks) {}
-  /// Lets the others return from follow(). False when they are in the middle of a scan and cannot be told.
+  /// Lets the others return from follow(). Returns false when they are in the middle of a scan and cannot be told.
   bool dismiss();
   int size() const { return ranks_.size(); }
 
@@ -33,7 +33,7 @@ class Followers {
 /// ResourceError when it has failed. Without followers it behaves as a Pipeline.
 class RankedPipeline {
  public:
-  /// `followers` may be null. Arguments as Pipeline's. ResourceError when the ranks cannot work together.
+  /// `followers` may be null. Arguments as Pipeline's. Throws ResourceError when the ranks cannot work together.
   RankedPipeline(Followers* followers, const std::shared_ptr<const PipelinePlan>& plan, numerics::Context& compute,
                  PipelineSink sink, ReadAsset read_asset = nullptr);
 
@@ -42,7 +42,7 @@ class RankedPipeline {
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);
   void finish(End how);
-  /// After finish() also waits for the followers; they can then begin another scan.
+  /// As Pipeline::wait(). After finish() it also waits for the followers; they can then begin another scan.
   void wait();
   const PipelineCounts& counts() const { return pipeline_->counts(); }
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
@@ -55,8 +55,8 @@ class RankedPipeline {
   bool finished_ = false;
 };
 
-/// Run by all ranks but the first: takes part in scan after scan until it is dismissed. Throws any error that
-/// ends the scan or keeps this rank from taking part in it: the caller must then tell the other ranks.
+/// Run by all ranks but the first: takes part in scan after scan until it is dismissed. Throws any error that ends the
+/// scan or keeps this rank from taking part in it: the caller must then tell the other ranks.
 void follow(numerics::Ranks& ranks, const std::shared_ptr<numerics::Resources>& resources);
 
 }  // namespace echotrain

@@ -39,7 +39,7 @@ Readouts make_batch(numerics::Context& compute, const std::vector<Acquisition>& 
     else
       acquisition.data.copy_to(out.host_data.data() + i * channels * samples);
   }
-  // First, so that they travel meanwhile.
+  // The samples come first, so that they are copied meanwhile.
   if (to_device) out.data = numerics::collect_rows(compute, rows, {count, channels, samples});
   if (dims == 0) return out;
   const std::int64_t row = samples * dims;

@@ -1,4 +1,4 @@
-// How acquisitions become batches at the entrance of a pipeline.
+// Batches of readouts, made from acquisitions at the entrance of a pipeline.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace echotrain {
 
-/// The frame that a readout belongs to, by its counters.
+/// The frame's key of a readout, by its counters.
 FrameKey key_of(const protocol::AcquisitionHeader& head);
 
 /// Records the arrival of `last`, the last readout of `frame` so far.
 void note_arrival(Frame& frame, const protocol::Acquisition& last);
 
-/// A batch of acquisitions of one shape, without its frame. `to_device`: the data go to where the pipeline computes;
-/// otherwise they stay on the host. ResourceError when memory is exhausted.
+/// Makes a batch of acquisitions of one shape, without its frame. `to_device`: the data go to where the pipeline
+/// computes; otherwise they stay on the host. Throws ResourceError when memory is exhausted.
 Readouts make_batch(numerics::Context& compute, const std::vector<protocol::Acquisition>& acquisitions, bool to_device);
 
 }  // namespace echotrain

@@ -1,4 +1,4 @@
-// Collects the readouts of a frame that has a fixed number of them.
+// A ReadoutWindow collects the readouts of a frame that has a fixed number of them.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace echotrain {
 
 /// Readouts, oldest first, in memory that counts towards the session's budget. It grows with the readouts that have
-/// come, never with the number asked for, and keeps none of the buffers in which they arrived. ResourceError when the
-/// budget is exhausted.
+/// come, never with the number asked for, and keeps none of the buffers in which they arrived. Throws ResourceError
+/// when the budget is exhausted.
 class ReadoutWindow {
  public:
   /// `most`: the largest number of readouts held at once.

@@ -27,7 +27,7 @@ std::string cell(const std::string& text) {
   return out;
 }
 
-/// `text` on one line: descriptions may have line ends, and what else a terminal obeys.
+/// Puts `text` on one line: descriptions may have line ends, and other characters that control a terminal.
 std::string line_of(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';

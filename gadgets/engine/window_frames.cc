@@ -26,12 +26,12 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
   window.readouts.push(acquisition);
   ++window.pending;
   ++window.ungiven;
-  // A window that moves takes its new readouts in two parts, however they came: the last readout comes by itself, so
-  // that little is left to do after it.
+  // A window that moves takes its new readouts in two parts: the last readout comes by itself, so that little is left
+  // to do after it.
   const bool moves = scan.delivery == Delivery::windows, last = --window.until_next == 0;
   if (!last && !(moves && window.until_next == 1)) return;
   const bool first = !window.frame;
-  // A frame of which nothing has been handed on. Windows share what has come.
+  // Tests whether nothing of the frame has been handed on. Windows share the count of waiting readouts.
   if (first && !window.left_out)
     window.left_out = behind && *behind >= window.until_next + stride_ * static_cast<std::int64_t>(windows_.size());
   if (window.left_out) {
@@ -56,12 +56,12 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
     emit(std::move(readouts));
   };
   if (!moves) return window.readouts.give(stride_, hand_on);
-  // After frames that were left out, what has entered may have left again.
+  // After frames that were left out, readouts that entered may have left again.
   window.readouts.give_newest(std::min(std::exchange(window.ungiven, 0), window.readouts.size()), first, last, hand_on);
   if (last) window.readouts.drop(stride_);
 }
 
-/// The window passes this position by. Other frames keep their numbers.
+/// The window skips this position. Other frames keep their numbers.
 void WindowFrames::leave_out(Scan& scan, Window& window, std::uint64_t& next_id) const {
   ++next_id;
   drop_frame(scan);
@@ -72,7 +72,7 @@ void WindowFrames::leave_out(Scan& scan, Window& window, std::uint64_t& next_id)
   window.readouts.drop(stride_);
 }
 
-/// The window's next position. Its repetition is that of its last readout, which is not known yet.
+/// Makes the window's next position. Its repetition is that of its last readout, which is not known yet.
 std::shared_ptr<Frame> WindowFrames::next_of(Scan& scan, const FrameKey& key, Window& window,
                                              std::uint64_t& next_id) const {
   auto frame = std::make_shared<Frame>();

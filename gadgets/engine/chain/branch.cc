@@ -47,7 +47,7 @@ void Branch::leave(Item&& item) {
 
 void Branch::give(protocol::Image&& message) {
   scan_->compute.synchronize();  // its pixels may still be on their way to the host
-  // Images that came from the client may have a role of their own, which was for the pipeline's entrance.
+  // Images from the client may have a role of their own, which was for the pipeline's entrance.
   if (!scan_->side_images.take(message, plan_.spec.role))
     scan_->warn(
         fmt::format("no gadget asks for images of role '{}', which a branch of the pipeline gives; they are left "

@@ -1,4 +1,4 @@
-// One branch of a running scan.
+// A Branch is one branch of a running scan's chain.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace echotrain {
 
-/// A chain that gets copies of another one's items. What comes out of it goes to the client under series numbers of its
-/// own, or, with a role, to the gadgets that ask for images of that role; this then waits for the device. Waveforms end
+/// A chain that gets copies of another chain's items. Its images go to the client under series numbers of their own,
+/// or, with a role, to the gadgets that ask for images of that role; this then waits for the device. Waveforms end
 /// here, as they go on along the other chain.
 class Branch {
  public:
@@ -26,7 +26,7 @@ class Branch {
   void start(const protocol::Header& header, Scan& scan);
   /// Takes an image that the client sent, whose message the branch wants.
   void take(protocol::Image message);
-  /// Images that take() has made frames of, here and in branches of this one.
+  /// The number of frames that take() has made of images, here and in branches of this one.
   std::uint64_t frames() const { return images_.frames() + chain_.frames(); }
 
  private:

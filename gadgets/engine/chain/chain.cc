@@ -45,7 +45,7 @@ void Chain::give(std::size_t gadget, Item&& item) {
   gadgets_[gadget]->push(std::move(item), next_[gadget]);
 }
 
-/// Adds what stands at this place of the plan and, fused with it, behind; gives the last of these places.
+/// Adds the gadget at this place of the plan, with those fused to it; returns the last of these places.
 std::size_t Chain::add_gadget(std::size_t place, const ChainMaking& making) {
   const auto fused = std::find_if(plan_.fused.begin(), plan_.fused.end(),
                                   [&](const ChainPlan::Fused& each) { return each.first == place; });
@@ -65,7 +65,7 @@ std::size_t Chain::add_gadget(std::size_t place, const ChainMaking& making) {
   return place + fused->count - 1;
 }
 
-/// Adds the branch at this place and those next to it; gives the last of these places.
+/// Adds the branch at this place and those next to it; returns the last of these places.
 std::size_t Chain::add_fork(std::size_t place, const ChainMaking& making) {
   const ItemType type = plan_.types[place];
   std::vector<std::unique_ptr<Branch>> branches;
@@ -81,7 +81,7 @@ std::size_t Chain::add_fork(std::size_t place, const ChainMaking& making) {
 }
 
 void Chain::start(const protocol::Header& header, Scan& scan) {
-  std::optional<protocol::Header> left;  // behind branches
+  std::optional<protocol::Header> left;  // the header for gadgets behind branches
   for (std::size_t i = 0; i < gadgets_.size(); ++i) {
     const numerics::Progress::Stay here = stay_in(i);
     gadgets_[i]->start(left ? *left : header, scan);

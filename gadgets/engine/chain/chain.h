@@ -18,18 +18,18 @@ namespace echotrain {
 
 class Fork;
 
-/// How the gadgets of a tree are made.
+/// The inputs for making the gadgets of a tree.
 struct ChainMaking {
   bool fuse = true;              ///< one gadget may stand for several
-  bool cuda = false;             ///< of the scan's backend
+  bool cuda = false;             ///< the scan's backend is CUDA
   AnyGadget::EmitItem send;      ///< takes the images that branches have for the client
-  GadgetClock* clock = nullptr;  ///< measures the gadgets, whose places it gets; null: nobody does
+  GadgetClock* clock = nullptr;  ///< measures the gadgets, whose places it gets; null: no measurement
   std::string branch{};          ///< "branch 2: ", before the names of their places
-  /// Called with what a gadget is about to get; may be empty.
+  /// Called with each item before a gadget gets it; may be empty.
   std::function<void(const AnyGadget&, const Item&)> look{};
 };
 
-/// What became of an image that the client sent, in a pipeline of readouts.
+/// The fate of an image that the client sent, in a pipeline of readouts.
 struct Offered {
   bool taken = false;   ///< by a branch
   bool goes_on = true;  ///< no branch has kept it from others
@@ -41,7 +41,7 @@ class Chain {
  public:
   using Tap = std::function<void(const Item&)>;
 
-  /// `leave` takes what comes out at the end. `plan` must outlive this.
+  /// `leave` takes the items at the chain's end. `plan` must outlive this.
   Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitItem leave);
   ~Chain();
   Chain(const Chain&) = delete;  // its functions refer to it
@@ -53,17 +53,18 @@ class Chain {
   void end(End how);
 
   Offered offer(const protocol::Image& message);
-  /// Calls `on_item` with what leaves the first gadget of this name, in this chain or else in a branch, before the next
-  /// gadget gets it. False when there is none. For chains that were made without fusing.
+  /// Calls `on_item` with each item that leaves the first gadget of this name, in this chain or else in a branch,
+  /// before the next gadget gets it. Returns false if there is no such gadget. For chains that were made without
+  /// fusing.
   bool tap(const std::string& name, const Tap& on_item);
-  /// Images of the client that branches have made frames of.
+  /// The number of the client's images that branches have made frames of.
   std::uint64_t frames() const;
 
  private:
   std::size_t add_fork(std::size_t first, const ChainMaking& making);
   std::size_t add_gadget(std::size_t first, const ChainMaking& making);
   void give(std::size_t gadget, Item&& item);
-  /// The scan's thread is in this gadget, for who asks where it is.
+  /// While the result exists, the scan's thread is in this gadget, for observers of its progress.
   numerics::Progress::Stay stay_in(std::size_t gadget) const {
     return {progress_.get(), plan_.gadgets[gadget == 0 ? 0 : last_of_[gadget - 1] + 1].name};
   }
@@ -71,14 +72,14 @@ class Chain {
   const ChainPlan& plan_;
   const AnyGadget::EmitItem leave_;
   std::vector<std::unique_ptr<AnyGadget>> gadgets_;
-  std::vector<Fork*> forks_;               // [i]: gadget i, if it is one
+  std::vector<Fork*> forks_;               // [i]: gadget i, if it is a Fork
   std::vector<AnyGadget::EmitItem> next_;  // [i] takes the items of gadget i
   std::vector<std::size_t> last_of_;       // [i]: the last place of the plan that gadget i stands for
   std::map<std::size_t, Tap> taps_;        // by a gadget's place in the plan
   GadgetClock* const clock_;
   const std::shared_ptr<numerics::Progress> progress_ = numerics::Progress::of_thread();
   const std::function<void(const AnyGadget&, const Item&)> look_;
-  std::vector<std::size_t> clock_place_;  // [i]: of gadget i; all 0 without a clock
+  std::vector<std::size_t> clock_place_;  // [i]: place of gadget i; all 0 without a clock
 };
 
 }  // namespace echotrain

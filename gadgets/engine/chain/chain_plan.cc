@@ -14,7 +14,7 @@
 namespace echotrain {
 namespace {
 
-constexpr int kOffsetOfSeries = 1000;  // between branches: more than the series that a chain makes
+constexpr int kOffsetOfSeries = 1000;  // distance between branches: more than the series that a chain makes
 
 bool is_entrance(ItemType type, config::Input input) {
   if (input == config::Input::images) return type == ItemType::coil_images || type == ItemType::image;
@@ -27,7 +27,7 @@ std::string takes_text(const GadgetEntry& entry) {
   return out;
 }
 
-/// The gadget that turns `from` into something `entry` takes, as a hint, or nothing.
+/// A hint that names the gadget which turns `from` into something `entry` takes; empty if there is none.
 std::string bridge_hint(const Registry& registry, ItemType from, const GadgetEntry& entry) {
   for (const auto& name : registry.names())
     for (const auto& form : registry.find(name)->forms)
@@ -55,7 +55,7 @@ const GadgetEntry& find_gadget(const Registry& registry, const config::GadgetSpe
                                                      fewer));
 }
 
-/// The forms that take what there is; `from`: nothing before the first gadget.
+/// The forms that take the current type `from`, which has no value before the first gadget.
 std::vector<const GadgetForm*> forms_that_take(const GadgetEntry& entry, std::optional<ItemType> from,
                                                config::Input input) {
   std::vector<const GadgetForm*> forms;
@@ -81,7 +81,7 @@ const GadgetForm* choose_form(const std::vector<const GadgetForm*>& forms, const
   return nullptr;
 }
 
-/// What is wrong with a pipeline that begins with this gadget.
+/// The error text for a pipeline that begins with this gadget.
 std::string wrong_beginning(const GadgetEntry& entry, config::Input input) {
   if (input == config::Input::images)
     return fmt::format("with 'input: images' a pipeline begins with images, but '{}' takes {}", entry.name,
@@ -92,7 +92,7 @@ std::string wrong_beginning(const GadgetEntry& entry, config::Input input) {
                          : "; for images of the client write 'input: images' before 'pipeline:'");
 }
 
-/// What a chain that begins with a branch gets: readouts, or images as its first gadget takes them.
+/// The type that a chain that begins with a branch gets: readouts, or images as its first gadget takes them.
 ItemType type_at_branch(const std::vector<config::GadgetSpec>& chain, config::Input input, const Registry& registry) {
   if (input == config::Input::readouts) return ItemType::readouts;
   const GadgetEntry& first = find_gadget(registry, config::gadgets_in(chain).front());
@@ -100,7 +100,7 @@ ItemType type_at_branch(const std::vector<config::GadgetSpec>& chain, config::In
   return forms.empty() ? ItemType::coil_images : forms.front()->takes;
 }
 
-/// The chain while it is checked: what there is at the place that has been reached.
+/// The state of checking a chain: the type at the place that has been reached.
 class Checking {
  public:
   Checking(ChainPlan& plan, ChainEntrance entrance, const Registry& registry, int& branches)
@@ -119,7 +119,7 @@ class Checking {
     }
     const GadgetForm* form = choose_form(forms, gadget, plan_.options);
     begin_with(form->takes);
-    if (form->takes == ItemType::image) at_.sent = true;  // its message says of an image what the client's would
+    if (form->takes == ItemType::image) at_.sent = true;  // its message tells the same of an image as the client's
     at_.type = form->gives;
     plan_.types.push_back(*at_.type);
     plan_.forms.push_back(form);
@@ -153,7 +153,7 @@ class Checking {
     if (at_.type) plan_.types.push_back(*at_.type);
   }
 
-  /// At the end of the chain.
+  /// Checks the end of the chain.
   void end() const {
     const config::Mark& mark = plan_.gadgets.back().mark;
     if (!at_.type)
@@ -168,17 +168,17 @@ class Checking {
   }
 
  private:
-  /// Who gives what there is, for messages.
+  /// The name of the giver of the current type, for messages.
   std::string giver() const {
     if (!previous_.empty()) return fmt::format("'{}' before it gives", previous_);
     return at_.branch ? "the branch gets" : "behind a branch there are";
   }
 
-  /// At the first gadget or branch that says what the chain begins with.
+  /// Sets the type at the first gadget or branch that determines it.
   void begin_with(ItemType type) {
     if (at_.type) return;
     at_.type = type;
-    plan_.types.assign(plan_.forms.size() + 1, type);  // branches for the client's images stand before
+    plan_.types.assign(plan_.forms.size() + 1, type);  // branches for the client's images come first
   }
 
   bool ends_in_branches() const {
@@ -192,7 +192,7 @@ class Checking {
   ChainEntrance at_;
   const Registry& registry_;
   int& branches_;
-  std::string previous_;  // gadget
+  std::string previous_;  // the previous gadget
 };
 
 void find_fusions(ChainPlan& plan, const Registry& registry) {
@@ -212,7 +212,7 @@ void find_fusions(ChainPlan& plan, const Registry& registry) {
     }
 }
 
-/// Whether only some frames of readouts go into a branch. A window that moves needs what entered before it did.
+/// True if only some frames of readouts go into a branch. A sliding window needs the readouts that entered before.
 bool parts_frames(ItemType type, const BranchPlan& branch) {
   const bool moves = type == ItemType::readouts || type == ItemType::plane_readouts || type == ItemType::samples ||
                      type == ItemType::plane_samples;

@@ -17,7 +17,7 @@ using config::When;
 using protocol::ReadoutKind;
 using Counters = std::array<std::uint16_t, config::kCounters.size()>;
 
-constexpr std::size_t kEncoding = 0, kRepetition = 4;  // of config::kCounters
+constexpr std::size_t kEncoding = 0, kRepetition = 4;  // index in config::kCounters
 static_assert(config::kCounters[kRepetition] == "repetition");
 
 ReadoutKind kind_of(const std::string& name) {
@@ -62,7 +62,7 @@ Counters counters_of(const FrameKey& key, std::uint16_t series) {
 
 }  // namespace
 
-/// What conditions ask of one frame or image.
+/// The values of one frame or image that conditions test.
 struct Condition::Facts {
   Counters counters{};
   std::uint64_t flags = 0;

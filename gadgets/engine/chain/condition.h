@@ -1,4 +1,4 @@
-// Which items a branch takes.
+// A Condition decides which items a branch takes (its `when`).
 #pragma once
 
 #include <array>
@@ -12,22 +12,22 @@
 
 namespace echotrain {
 
-/// config::ConfigError, at the key, for a condition that items of this type do not answer. `sent`: images come from a
-/// client.
+/// Throws config::ConfigError, at the key, for a condition that items of this type cannot answer. `sent`: images come
+/// from a client.
 void check_condition(const config::When& when, ItemType type, bool sent);
 
-/// A branch's `when`. Counters and flags are those of imaging readouts' frames and of what is made of them. Readouts of
-/// other kinds serve all frames, so that counters and flags do not keep them out, but `kind` does.
+/// A branch's `when`. Counters and flags are those of imaging readouts' frames and of everything made from them.
+/// Readouts of other kinds serve all frames, so counters and flags do not exclude them, but `kind` does.
 class Condition {
  public:
   explicit Condition(const config::When& when);
 
-  /// For items of the types that have frames, and of type Image.
+  /// True if the item passes. It must be an Image or of a type that has frames.
   bool holds(const Item& item) const;
   bool holds(const protocol::Image& message) const;
-  /// Whether items of this encoding space may be taken.
+  /// True if items of this encoding space may be taken.
   bool admits_space(std::uint16_t encoding) const;
-  /// Whether an item's encoding space is all that is asked for.
+  /// True if the condition tests nothing but the encoding space.
   bool asks_space_only() const { return space_only_; }
 
  private:

@@ -1,4 +1,4 @@
-// How the data of frames reach the gadgets of one chain.
+// The choice of the Delivery for a chain: the way in which frames' data reach its gadgets.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace echotrain {
 
-/// A gadget of a chain: its input type, and how its input may reach it.
+/// A gadget of a chain: its input type, and the delivery that it can take.
 struct Reached {
   ItemType takes;
   Delivery delivery;

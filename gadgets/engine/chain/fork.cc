@@ -12,13 +12,13 @@
 namespace echotrain {
 namespace {
 
-/// Whether all readouts of an encoding space go into this branch and nowhere else.
+/// True if all readouts of an encoding space go into this branch and nowhere else.
 bool keeps_space(const Branch& branch, std::uint16_t space) {
   return !branch.plan().spec.pass_on && !branch.plan().takes_messages && branch.condition().asks_space_only() &&
          branch.condition().admits_space(space);
 }
 
-/// Noise, reference lines and the like serve whatever is made of the frames.
+/// True for noise, reference lines and the like, which serve everything made from the frames.
 bool serves_all(const Item& item, const Branch& branch) {
   const Readouts* readouts = std::get_if<Readouts>(&item);
   if (readouts == nullptr) readouts = std::get_if<PlaneReadouts>(&item);

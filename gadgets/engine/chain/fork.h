@@ -1,4 +1,4 @@
-// The place in a chain where branches leave it.
+// A Fork is the place in a chain where branches leave it.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 namespace echotrain {
 
 /// Neighbouring branches of a chain, as one gadget that changes no items: each item goes to the branches that take it,
-/// in the order of the file, before it goes on. A branch that passes nothing on keeps its items from the branches
-/// behind it and from the chain. The last taker gets the item itself, the others copies.
+/// in the order of the file, before it goes on. A branch with pass_on: false keeps its items from the branches behind
+/// it and from the chain. The last taker gets the item itself, the others copies.
 class Fork final : public AnyGadget {
  public:
-  /// `ends`: nothing in the chain takes what the branches leave. `type`: of the items.
+  /// `ends`: no gadget of the chain takes the items that the branches leave. `type`: the type of the items.
   Fork(std::vector<std::unique_ptr<Branch>> branches, ItemType type, bool ends);
 
   ItemType takes() const override { return type_; }
@@ -30,7 +30,7 @@ class Fork final : public AnyGadget {
   Offered offer(const protocol::Image& message);
   bool tap(const std::string& name, const Chain::Tap& on_item);
   std::uint64_t frames() const;
-  /// What is left of the header for what stands behind: without encoding spaces all of whose readouts branches keep.
+  /// The header for gadgets behind the fork: without encoding spaces all of whose readouts branches keep.
   protocol::Header left_of(const protocol::Header& header) const;
 
  private:
@@ -40,8 +40,8 @@ class Fork final : public AnyGadget {
   const ItemType type_;
   const bool ends_;
   Scan* scan_ = nullptr;
-  std::vector<Branch*> takers_;  // of one item; kept for its memory
-  bool left_out_ = false;        // has been told
+  std::vector<Branch*> takers_;  // takers of one item; a member to reuse its memory
+  bool left_out_ = false;        // the warning was given
 };
 
 }  // namespace echotrain

@@ -1,4 +1,4 @@
-// Where the time of a scan's thread goes, gadget by gadget.
+// The profile of a scan's thread: the time that it spends in each gadget.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,13 @@
 
 namespace echotrain {
 
-/// What a pipeline's thread did from when images left last until images left again: a frame's time, as a rule. Work on
-/// a GPU is enqueued by this thread and runs later: of that, these times hold the enqueuing only.
+/// The times of a pipeline's thread from one departure of images to the next: usually a frame's time. Work on a GPU is
+/// enqueued by this thread and runs later: these times hold the enqueuing only.
 struct FrameTimes {
   std::uint64_t number = 0;  ///< counts from 1
   std::uint64_t images = 0;  ///< that left at its end, with one push
   std::vector<double> ms;    ///< by GadgetClock::names()
-  double whole_ms = 0;       ///< all of these
+  double whole_ms = 0;       ///< sum of all of these
 };
 
 /// A stop watch with a place for each gadget. Exactly one place runs; a gadget's own time is what it spends outside the
@@ -24,21 +24,21 @@ struct FrameTimes {
 /// pipeline's thread.
 class GadgetClock {
  public:
-  /// Places that are always there: who called the pipeline (whose time does not count), its entrance (frames are made,
+  /// The places that always exist: the pipeline's caller (whose time does not count), its entrance (frames are made,
   /// readouts are copied), and its exit (images are handed on).
   static constexpr std::size_t kOutside = 0, kEntrance = 1, kExit = 2;
 
   GadgetClock() { clear(); }
-  /// One more place.
+  /// Adds a place.
   std::size_t add(std::string name);
   std::size_t next_branch() { return ++branches_; }
   void clear();
   const std::vector<std::string>& names() const { return names_; }
 
-  /// While one exists, time goes to its place; then again to the one before it.
+  /// While one exists, time goes to its place; then again to the previous one.
   class Stay {
    public:
-    /// `clock` may be null: nobody measures.
+    /// `clock` may be null: no measurement.
     Stay(GadgetClock* clock, std::size_t place) : clock_(clock) {
       if (clock_ != nullptr) before_ = clock_->move_to(place);
     }
@@ -56,7 +56,7 @@ class GadgetClock {
     std::size_t before_ = kOutside;
   };
 
-  /// Ends what is measured, and begins anew.
+  /// Ends the current measurement, and begins anew.
   const FrameTimes& cut(std::uint64_t images);
 
  private:

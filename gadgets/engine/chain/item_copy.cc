@@ -17,7 +17,7 @@ void own(Array<T>& array, numerics::Context& compute) {
   array = std::move(copy);
 }
 
-/// What is on the host is read there, without waiting for the device.
+/// Copies an array. Host memory is read on the host, without waiting for the device.
 template <class T>
 void own(HostArray<T>& array, numerics::Context& compute) {
   if (array.size() == 0) return;

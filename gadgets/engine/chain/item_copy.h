@@ -1,4 +1,4 @@
-// An item for several takers.
+// Copies of items for several takers (branches).
 #pragma once
 
 #include "gadgets/api/items.h"
@@ -6,9 +6,9 @@
 
 namespace echotrain {
 
-/// A copy of an item whose data are its own: gadgets may change those of their input in place. What gadgets replace but
-/// never write to stays shared: frames, plans, positions, trajectories, weights, coil maps, reference lines, and the
-/// bytes of messages. Copies are made in stream order; ResourceError when memory is exhausted.
+/// Copies an item with its data, because gadgets may change their input in place. Parts that gadgets replace but never
+/// write to stay shared: frames, plans, positions, trajectories, weights, coil maps, reference lines, and the bytes of
+/// messages. Copies are made in stream order. Throws ResourceError when memory is exhausted.
 Item copy_of(const Item& item, numerics::Context& compute);
 
 }  // namespace echotrain

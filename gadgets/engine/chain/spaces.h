@@ -1,4 +1,4 @@
-// A measurement's header as the gadgets of a branch see it.
+// The measurement's header as the gadgets of a branch see it.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace echotrain {
 
-/// Gadgets check every encoding space of a header against what they can do. Where only readouts of some spaces reach a
-/// chain, the other spaces are those that `comes` denies, and here they are like the first one that comes, so that each
-/// keeps its number. The header as it is where all come or none does.
+/// Makes the header for a chain that only readouts of some encoding spaces reach. Gadgets check every space of a header
+/// against their abilities, so the spaces that `comes` denies are replaced by the first one that comes; each keeps its
+/// number. If all come, or none does, the header is unchanged.
 protocol::Header header_for_spaces(protocol::Header header, const std::function<bool(std::uint16_t)>& comes);
 
 }  // namespace echotrain

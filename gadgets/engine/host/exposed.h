@@ -1,4 +1,4 @@
-// Parameters that a pipeline exposes to the host, with what their gadgets declare about them.
+// Exposed parameters: those that a pipeline offers to the host, with their gadgets' declarations.
 #pragma once
 
 #include <string>
@@ -13,15 +13,16 @@ namespace echotrain {
 struct Exposed {
   config::ExposedSpec spec;
   /// Name ("denoise.strength"), kind, bounds, unit: the gadget's, narrowed to the entry's range or values (which make
-  /// it a choice). `fallback` is what runs where the host sends nothing.
+  /// it a choice). `fallback` is the value when the host sends none.
   config::OptionInfo info;
 
-  /// What the host has sent, as the gadget takes it. ConfigError without a place when it is not allowed.
+  /// Reads the host's value in the form that the gadget takes. Throws ConfigError without a place when it is not
+  /// allowed.
   config::Node read(const std::string& text) const;
 };
 
-/// All of a pipeline. ConfigError with file:line:column for a parameter that the gadget does not have, for a range or
-/// values beyond what it takes, and for a default that is not among them.
+/// Returns all of a pipeline's exposed parameters. Throws ConfigError with file:line:column for a parameter that the
+/// gadget does not have, for a range or values beyond the gadget's, and for a default that is not among them.
 std::vector<Exposed> exposed_of(const config::PipelineSpec& spec, const Registry& registry);
 
 }  // namespace echotrain

@@ -19,11 +19,11 @@ namespace {
 using config::ConfigError;
 using nlohmann::json;
 
-constexpr int kDeepest = 64;  // of brackets, also of those that no step looks into
+constexpr int kDeepest = 64;  // depth of brackets, also of those that no step reads
 constexpr std::size_t kMostNamed = 8;
 constexpr const char* kTakesJson = "host_parameters";  // parameter of gadgets that take the host's JSON
 
-/// How deep the brackets of a JSON text go. nlohmann reads any depth, but writes by recursion.
+/// The depth of the brackets of a JSON text. nlohmann reads any depth, but writes by recursion.
 int depth_of(std::string_view text) {
   int depth = 0, deepest = 0;
   bool in_text = false;
@@ -41,7 +41,7 @@ int depth_of(std::string_view text) {
   return deepest;
 }
 
-/// A number as JSON has it, without the fraction that some hosts write after whole numbers.
+/// A number in JSON, without the fraction that some hosts write after whole numbers.
 std::string number_text(const json& value) {
   std::string text = value.dump();
   if (text.ends_with(".0")) text.resize(text.size() - 2);
@@ -60,7 +60,7 @@ std::string text_of(const json& object, const char* key) {
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
-/// In ASCII, so that no locale of a step's process changes it.
+/// Writes JSON in ASCII, so that no locale of a step's process changes it.
 std::string in_ascii(const json& object) { return object.dump(-1, ' ', /*ensure_ascii=*/true); }
 
 bool takes_json(const config::PipelineSpec& spec) {
@@ -193,7 +193,7 @@ HostChange with_host_values(const config::PipelineSpec& spec, const HostParamete
 void note_parameters(std::string& attributes, const std::string& set_by_host) {
   if (set_by_host.empty()) return;
   std::string text = set_by_host;
-  for (char& c : text)  // what XML reserves
+  for (char& c : text)  // characters that XML reserves
     if (c == '<' || c == '>' || c == '&' || c == '"') c = '?';
   protocol::add_meta(attributes, "echotrain_parameters", text);
 }
