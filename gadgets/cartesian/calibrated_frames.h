@@ -1,4 +1,4 @@
-// Whole frames, and the blocks of reference lines that go on with them.
+// Whole frames, passed on with their calibration blocks (reference lines).
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace echotrain {
 
-/// Gives frames (KSpace or HalfFrame) with their blocks and what calibration_notes() says of these, in the order of
-/// their ends. Frames whose block is to be made of several wait for it, at most CalibrationLines::kMostHeld of a slice,
+/// Emits frames (KSpace or HalfFrame) with their blocks and the notes of calibration_notes(), in the order of their
+/// ends. Frames whose block is made from several frames wait for it, at most CalibrationLines::kMostHeld of a slice,
 /// contrast and set.
 template <class Whole>
 class CalibratedFrames {
@@ -25,14 +25,14 @@ class CalibratedFrames {
     spaces_ = spaces;
     calibration_.start(header, spaces, options, scan);
   }
-  /// Whether blocks are made in this encoding space.
+  /// True if blocks are made in this encoding space.
   bool wanted(std::uint16_t encoding) const { return calibration_.wanted(encoding); }
-  /// Takes what blocks need of any readouts; errors of CalibrationLines::add().
+  /// Takes the reference lines of any readouts; throws as CalibrationLines::add() does.
   void add(const Readouts& readouts) { calibration_.add(readouts); }
-  /// CalibrationLines::ready()
+  /// As CalibrationLines::ready().
   std::shared_ptr<const Calibration> ready(const FrameKey& key) const { return calibration_.ready(key); }
-  /// The frame's last readout has been added: `whole` gives the frame, and may find that there is none (no coils).
-  /// ClientError when the frame's coils are not its block's.
+  /// Call it when the frame's last readout has been added: `whole` makes the frame, or finds that there is none (no
+  /// coils). Throws ClientError when the frame's coils are not its block's.
   template <class MakeWhole>
   void frame_ends(const Frame& frame, const MakeWhole& whole, const Emit<Whole>& emit) {
     calibration_.frame_ends(frame);
@@ -74,7 +74,8 @@ class CalibratedFrames {
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
   CalibrationLines calibration_;
-  std::map<FrameKey, std::vector<Whole>> held_;  // whole frames by CalibrationLines::block_of(), for their block
+  std::map<FrameKey, std::vector<Whole>> held_;  // whole frames that wait for their block, by
+                                                 // CalibrationLines::block_of()
 };
 
 }  // namespace echotrain

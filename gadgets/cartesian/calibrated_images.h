@@ -1,4 +1,4 @@
-// Cartesian lines to images that need reference lines, in one gadget, on the CPU.
+// CalibratedImages turns Cartesian lines into images that need reference lines, in one gadget, on the CPU.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 namespace echotrain {
 
 /// Does what `cartesian_kspace` and a gadget that is HalfFrameImages (`grappa`, `sense`) do one after another, but
-/// transforms each line along x and cuts it to the image as it arrives, and prepares what images are made with as soon
-/// as a frame's reference lines are complete, while no other readouts wait. On the CPU the loader replaces those
-/// gadgets by this one; it has no name of its own.
+/// transforms each line along x and cuts it to the image as it arrives, and prepares the images' weights as soon as a
+/// frame's reference lines are complete, while no other readouts wait. On the CPU the loader replaces those gadgets by
+/// this one; it has no name of its own.
 class CalibratedImages final : public Gadget<Readouts, CoilImages> {
  public:
   CalibratedImages(const ReferenceOptions& options, std::unique_ptr<HalfFrameImages> images)
@@ -28,7 +28,7 @@ class CalibratedImages final : public Gadget<Readouts, CoilImages> {
   Scan* scan_ = nullptr;
   HalfLines lines_;
   CalibratedFrames<HalfFrame> frames_;
-  std::shared_ptr<const Frame> open_;  // that the last batch brought imaging readouts for
+  std::shared_ptr<const Frame> open_;  // the frame of the last batch's imaging readouts
 };
 
 }  // namespace echotrain

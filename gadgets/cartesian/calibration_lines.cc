@@ -9,7 +9,7 @@
 namespace echotrain {
 namespace {
 
-constexpr std::uint64_t kReference = 1ull << 19 | 1ull << 20;  // alone, and for images, too
+constexpr std::uint64_t kReference = 1ull << 19 | 1ull << 20;  // alone, or for images, too
 
 }  // namespace
 
@@ -67,7 +67,7 @@ void CalibrationLines::start(const protocol::Header& header, const std::vector<C
   }
 }
 
-/// Whether the slice has reference lines, perhaps of another contrast or set.
+/// True if the slice has reference lines, perhaps of another contrast or set.
 bool CalibrationLines::slice_has_references(const FrameKey& key) const {
   const auto same = [&](const FrameKey& other) {
     return other.slice == key.slice && (other.encoding == key.encoding || apart(other));
@@ -77,7 +77,7 @@ bool CalibrationLines::slice_has_references(const FrameKey& key) const {
                      [&](const auto& w) { return same(w.first) && w.second->source != Calibration::Source::center; });
 }
 
-/// The block that a readout of this frame belongs to, which begins with it if need be; null when none does.
+/// The block that a readout of this frame belongs to; it is opened if need be. Null when there is none.
 CalibrationLines::Block* CalibrationLines::block_for(const FrameKey& frame, bool imaging, bool reference,
                                                      std::int64_t coils) {
   const FrameKey key = block_of(frame);
@@ -117,7 +117,7 @@ void CalibrationLines::add(const Readouts& readouts) {
                  });
 }
 
-/// Readouts at the same place of their lines.
+/// Adds readouts at the same place of their lines.
 void CalibrationLines::add_run(const Readouts& readouts, std::int64_t begin, std::int64_t end,
                                const numerics::LinePlacement& placement) {
   const std::uint16_t encoding = readouts.heads[0].encoding_space_ref;
@@ -170,7 +170,7 @@ void CalibrationLines::add_run(const Readouts& readouts, std::int64_t begin, std
   }
 }
 
-/// Whether all rows of the box that holds the reference lines have come.
+/// True if all rows of the box that holds the reference lines have come.
 bool CalibrationLines::without_gap(const Block& block, const Band& band) const {
   std::array<std::int64_t, 4> box = {band.extent[0], band.extent[1], -1, -1};
   for (std::size_t row = 0; row < block.references.size(); ++row) {
@@ -194,25 +194,25 @@ void CalibrationLines::finish_separate(const FrameKey& now, bool imaging) {
   for (const FrameKey& key : over) finish(key);
 }
 
-/// Whether as much has come as blocks are made of before their end.
+/// True if enough rows have come to make a block before its end.
 bool CalibrationLines::enough(const Block& block, const Band& band) const {
   const auto rows = std::count(block.references.begin(), block.references.end(), std::uint8_t{1});
   return !block.given && !block.in_turns && rows >= kAtOnce && without_gap(block, band);
 }
 
-/// Calibration readouts of another slice have come. The block stays open, as slices may take turns.
+/// Called when calibration readouts of another slice have come. The block stays open, as slices may take turns.
 void CalibrationLines::end_run_of_slice(const FrameKey& key, Block& block) {
   if (enough(block, bands_.at(key.encoding))) give(key, block, source_apart(key));
   block.interrupted = true;
 }
 
-/// An imaging readout that is no reference has come. The block stays open, as more of these may follow.
+/// Called when an imaging readout that is no reference has come. The block stays open, as reference lines may follow.
 void CalibrationLines::end_run_of_references(const FrameKey& frame) {
   const Rule rule = rules_.at(frame.encoding);
   if (rule != Rule::automatic && rule != Rule::embedded) return;
   const auto open = open_.find(block_of(frame));
   if (open == open_.end() || open->second.owner != frame || !open->second.flagged) return;
-  if (std::exchange(open->second.interrupted, true)) return;  // looked at since the last reference
+  if (std::exchange(open->second.interrupted, true)) return;  // already handled since the last reference
   if (enough(open->second, bands_.at(frame.encoding))) give(open->first, open->second, Calibration::Source::embedded);
 }
 
@@ -260,10 +260,10 @@ void CalibrationLines::warn_of_gaps(const FrameKey& key, const Block& block,
       key.slice, rows, (y1 - y0 + 1) * (z1 - z0 + 1), place(y0, z0), place(y1, z1)));
 }
 
-/// Makes a block of what has come. The rows stay as they are.
+/// Makes a block from the rows so far. The rows keep their values.
 void CalibrationLines::give(const FrameKey& key, Block& block, Calibration::Source source) {
   block.given = true;
-  if (!block.rows) return;  // frames of other counters than their readouts
+  if (!block.rows) return;  // the frame has other counters than its readouts
   const Band& band = bands_.at(key.encoding);
   const auto box = full_box(block.hits, band.extent[0], band.extent[1]);
   if (!box || (block.flagged && !without_gap(block, band))) warn_of_gaps(key, block, box);
@@ -330,7 +330,7 @@ std::shared_ptr<const Calibration> CalibrationLines::of_other_encoding(const Fra
   return found ? moved(*found, key.encoding) : nullptr;
 }
 
-/// The block by indices of another matrix over the same field of view, less what lies outside.
+/// Shifts the block to indices of another matrix over the same field of view, and cuts away the part outside.
 std::shared_ptr<const Calibration> CalibrationLines::moved(const Calibration& block, std::uint16_t encoding) {
   std::shared_ptr<const Calibration>& known = moved_[{block.id, encoding}];
   if (known) return known;

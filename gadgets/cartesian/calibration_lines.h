@@ -1,4 +1,4 @@
-// Collects the reference lines of Cartesian scans into blocks of k-space without gaps.
+// CalibrationLines collects the reference lines of Cartesian scans into blocks of k-space without gaps.
 #pragma once
 
 #include <array>
@@ -17,47 +17,47 @@
 
 namespace echotrain {
 
-/// One block for each encoding space, slice, contrast and set, of at most `calibration_lines` rows per axis in the
-/// middle:
-///   separate: of calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout of
-///     the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has, unless
-///     slices take turns. Called external where the calibrationMode is.
-///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
-///     kAtOnce such lines without a gap already when an imaging readout that is none has come, unless these take turns.
-///   sliding: where calibrationMode is interleaved, of the newest lines of several frames (TGRAPPA: Breuer et al., MRM
-///     53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; their frames wait until
-///     then. Made anew every `refresh` frames. Under `auto`, reference lines of the first frame go before.
-///   center: of the first frame of an accelerated scan without them. Whole when the frame ends.
+/// Makes one block for each encoding space, slice, contrast and set, of at most `calibration_lines` rows per axis in
+/// the middle:
+///   separate: from calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout
+///     of the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has,
+///     unless slices take turns. Called external where the calibrationMode is.
+///   embedded: from all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
+///     kAtOnce such lines without a gap already when another imaging readout has come, unless these take turns.
+///   sliding: where calibrationMode is interleaved, from the newest lines of several frames (TGRAPPA: Breuer et al.,
+///     MRM 53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; their frames wait
+///     until then. Made anew every `refresh` frames. Under `auto`, reference lines of the first frame go before.
+///   center: from the first frame of an accelerated scan without them. Whole when the frame ends.
 /// ReferenceOptions::calibration may ask for one of these, whatever the header says.
 ///
-/// Lines that come several times are averaged. Samples that not all lines have are cut away. Of lines with gaps, the
+/// Lines that come several times are averaged. Samples that not all lines have are cut away. From lines with gaps, the
 /// largest box about the middle is taken, with a warning.
 class CalibrationLines {
  public:
   static constexpr std::int64_t kAtOnce = 8;
-  static constexpr std::int64_t kMostHeld = 256;  ///< frames that wait for a block
+  static constexpr std::int64_t kMostHeld = 256;  ///< the most frames that wait for a block
 
   void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, const ReferenceOptions& options,
              Scan& scan);
-  /// Whether blocks are made in this encoding space: where lines are left out, where reference lines come apart, or
+  /// True if blocks are made in this encoding space: where lines are left out, where reference lines come apart, or
   /// where the options ask for them.
   bool wanted(std::uint16_t encoding) const { return rules_.at(encoding) != Rule::none; }
-  /// Takes what is needed of readouts of kinds calibration and imaging. ClientError when the number of coils changes
-  /// within a block. Readouts that do not fit the matrix are left out with a warning.
+  /// Takes readouts of kinds calibration and imaging, as far as blocks need them. Throws ClientError when the number of
+  /// coils changes within a block. Readouts that do not fit the matrix are left out with a warning.
   void add(const Readouts& readouts);
-  /// The frame's last readout has been added.
+  /// Call it when the frame's last readout has been added.
   void frame_ends(const Frame& frame);
-  /// Frames of the same encoding space, slice, contrast and set have the same block.
+  /// The key of a frame's block: frames of the same encoding space, slice, contrast and set share it.
   static FrameKey block_of(const FrameKey& frame);
-  /// Whether such frames are to wait, because their block is to be made of several.
+  /// True if such frames are to wait, because their block is made from several frames.
   bool holds(const FrameKey& key) const;
-  /// All frames have ended: makes what blocks can be made of those that wait.
+  /// Call it when all frames have ended: it makes the possible blocks from frames that still wait.
   void scan_ends();
   /// The block for a frame; if its contrast or set has none, that of the slice's lowest; else one of another encoding
-  /// space with the same field of view, by indices of the frame's matrix. Null: there is none (yet).
+  /// space with the same field of view, by indices of the frame's matrix. Null if there is none (yet).
   std::shared_ptr<const Calibration> of(const FrameKey& key);
-  /// The block that of() will give for a frame that has not ended, if no more of its reference lines come. Null: it is
-  /// not made yet, will be made anew, or is another contrast's, set's or encoding space's.
+  /// The block that of() will give for a frame that has not ended, if no more of its reference lines come. Null if it
+  /// is not made yet, will be made anew, or belongs to another contrast, set or encoding space.
   std::shared_ptr<const Calibration> ready(const FrameKey& key) const;
 
  private:
@@ -68,8 +68,8 @@ class CalibrationLines {
   struct Block {
     FrameKey owner;                        // embedded, center: the frame that it is taken from
     bool flagged = false;                  // reference lines have come
-    bool given = false;                    // as it is now
-    bool interrupted = false;              // by others, since its last reference
+    bool given = false;                    // the block is up to date
+    bool interrupted = false;              // by other readouts, since its last reference
     bool in_turns = false;                 // interrupted before its last reference
     Array<cfloat> rows;                    // [coil, z * y of the band, x]
     std::vector<std::int32_t> hits;        // per row of the band
@@ -78,9 +78,10 @@ class CalibrationLines {
   };
   struct Newest {                                   // sliding
     Block block;                                    // hits are 0 or 1
-    std::int64_t frames = 0, moved = 0, since = 0;  // that came; that brought new lines; since the block was given
-    std::int64_t repetitions = 0;                   // that the frames were of
-    std::uint16_t repetition = 0;                   // the last one's
+    std::int64_t frames = 0, moved = 0, since = 0;  // frames that came; that brought new lines; since the block was
+                                                    // given
+    std::int64_t repetitions = 0;                   // number of repetitions that the frames were of
+    std::uint16_t repetition = 0;                   // the last frame's
   };
   Rule rule_of(const protocol::Encoding& encoding, const CartesianSpace& space, bool accelerated) const;
   bool apart(const FrameKey& key) const { return rules_.at(key.encoding) == Rule::separate; }
@@ -112,15 +113,15 @@ class CalibrationLines {
   Scan* scan_ = nullptr;
   ReferenceOptions options_;
   std::vector<CartesianSpace> spaces_;
-  std::vector<std::array<double, 3>> fov_mm_;  // per encoding: of the encoded matrix
+  std::vector<std::array<double, 3>> fov_mm_;  // per encoding: field of view of the encoded matrix
   std::vector<Band> bands_;                    // per encoding
   std::vector<Rule> rules_;                    // per encoding
   std::vector<bool> external_;                 // per encoding: the header says so
-  std::vector<std::int64_t> phases_;           // per encoding: as many as the header announces
+  std::vector<std::int64_t> phases_;           // per encoding: phases that the header announces
   std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set; sliding: by frame
   std::map<FrameKey, Newest> sliding_;         // by encoding, slice, contrast, set
   std::map<FrameKey, std::shared_ptr<const Calibration>> whole_;
-  std::set<FrameKey> lent_;  // what had no reference lines of its own: opened by such lines only
+  std::set<FrameKey> lent_;  // keys without reference lines of their own: opened by such lines only
   std::map<std::pair<std::uint64_t, std::uint16_t>, std::shared_ptr<const Calibration>> moved_;  // by block, encoding
   bool warned_of_gaps_ = false, warned_of_sliding_ = false;
   std::uint64_t next_id_ = 0;

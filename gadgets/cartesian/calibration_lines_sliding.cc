@@ -1,4 +1,4 @@
-// Blocks of the newest lines of several frames.
+// Sliding calibration (TGRAPPA): blocks from the newest lines of several frames.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace echotrain {
 
-/// Whether readouts may still change this block.
+/// True if readouts may still change this block.
 bool CalibrationLines::needs_more(const FrameKey& key) const {
   const auto whole = whole_.find(key);
   if (whole != whole_.end()) return options_.refresh > 0 && whole->second->source == Calibration::Source::sliding;
@@ -21,7 +21,7 @@ bool CalibrationLines::holds(const FrameKey& key) const {
   return rules_.at(key.encoding) == Rule::sliding && !whole_.contains(block_of(key)) && needs_more(block_of(key));
 }
 
-/// A frame has ended. A frame rule may have mixed several, so its rows need not be all in one place.
+/// Called when a frame has ended. A frame rule may have mixed several frames, so its rows need not be all in one place.
 void CalibrationLines::slide(const FrameKey& frame) {
   const FrameKey key = block_of(frame);
   Block block;
@@ -58,7 +58,7 @@ void CalibrationLines::slide(const FrameKey& frame) {
   }
 }
 
-/// Puts a frame's rows in the place of older ones.
+/// Replaces older rows by a frame's rows.
 void CalibrationLines::slide(Newest& newest, Block block, std::uint16_t slice) {
   const std::int64_t coils = block.rows.shape()[0], count = block.rows.shape()[1], nx = block.rows.shape()[2];
   std::vector<float> factors;
@@ -95,7 +95,7 @@ void CalibrationLines::slide(Newest& newest, Block block, std::uint16_t slice) {
   if (2 * fresh > rows) ++newest.moved;
 }
 
-/// Makes a block of fewer frames than it needs.
+/// Makes a block from fewer frames than it needs.
 void CalibrationLines::give_up(const FrameKey& key, Newest& newest) {
   const auto [ry, rz] = spaces_.at(key.encoding).acceleration;
   newest.since = 1;

@@ -1,4 +1,4 @@
-// The Fourier transform from Cartesian k-space to images.
+// CartesianFft is the Fourier transform from Cartesian k-space to images.
 #pragma once
 
 #include <string_view>

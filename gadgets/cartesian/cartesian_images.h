@@ -1,4 +1,4 @@
-// Cartesian lines to images in one gadget, on the CPU.
+// CartesianImages turns Cartesian lines into images in one gadget, on the CPU.
 #pragma once
 
 #include "gadgets/cartesian/half_lines.h"
@@ -7,8 +7,8 @@ namespace echotrain {
 
 /// Does what `cartesian_kspace`, `fft` and, with `rss`, `coil_combine` do one after another, but transforms each line
 /// along x and cuts it to the image as it arrives: oversampled samples are never kept, and only the columns are left to
-/// do after a frame's last readout. On the CPU the loader replaces those gadgets by this one; it has no name of its
-/// own.
+/// transform after a frame's last readout. On the CPU the loader replaces those gadgets by this one; it has no name of
+/// its own.
 class CartesianImages final : public Gadget<Readouts, CoilImages> {
  public:
   CartesianImages(numerics::Direction direction, bool rss, const ReferenceOptions& options)

@@ -1,4 +1,4 @@
-// Collects Cartesian readouts into one k-space per frame.
+// CartesianKSpace collects Cartesian readouts into one k-space per frame.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,11 @@ namespace echotrain {
 /// Places each line at its encoding step as it arrives; partial echoes are placed by center_sample; repeated lines
 /// (averages) are averaged. The image's voxels and field of view are those of the header's recon space: readout
 /// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero. Meta attributes: missing_lines
-/// (of those announced, or of the lattice that the header announces), and of an accelerated scan acceleration ("3x1"),
+/// (of the announced lines, or of the announced lattice), and for an accelerated scan acceleration ("3x1"),
 /// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
 /// Embedded reference lines fill rows, too (PutBack); put_back_lines says how many. Reference lines go on with each
-/// k-space as a block (CalibrationLines, CalibratedFrames). ClientError when a frame's coils are not its block's.
+/// k-space as a block (CalibrationLines, CalibratedFrames). Throws ClientError when a frame's coils are not its
+/// block's.
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
   using Options = ReferenceOptions;
@@ -40,7 +41,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
     Array<cfloat> data;              // [coil, z * y, x]
     std::vector<std::int32_t> hits;  // per line: how often it came
     SampleRange samples;
-    std::unique_ptr<numerics::MemoryShare> paid;  // of hits
+    std::unique_ptr<numerics::MemoryShare> paid;  // for hits
   };
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);

@@ -151,7 +151,7 @@ ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const s
     const auto k = [](std::int64_t at, std::int64_t extent) {
       return static_cast<float>(at - extent / 2) / static_cast<float>(extent);
     };
-    // What a lattice leaves out beside its outermost lines is not partial Fourier.
+    // Rows that a lattice leaves out between its outermost lines are not partial Fourier.
     const auto begin = [&](std::size_t a) {
       return lines.lattice && lines.first[a] < lines.step[a] ? 0 : lines.first[a];
     };

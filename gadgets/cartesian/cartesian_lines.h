@@ -1,4 +1,4 @@
-// Where the lines of a Cartesian measurement belong.
+// The places of Cartesian lines in k-space, by their encoding steps.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@ struct CartesianSpace {
   bool accelerated() const { return acceleration[0] > 1 || acceleration[1] > 1; }
 };
 
-/// The space of each encoding. ClientError when the measurement is not Cartesian or its limits do not fit.
+/// The space of each encoding. Throws ClientError when the measurement is not Cartesian or its limits do not fit.
 std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan);
 
-/// Tells the client when the header announces missing lines; for gadgets that transform what came as it is.
+/// Warns the client when the header announces missing lines; for gadgets that transform the data without unmixing.
 void warn_of_aliasing(const protocol::Header& header, Scan& scan);
 
-/// ClientError when imaging readouts are reversed, because these need phase correction.
+/// Throws ClientError when imaging readouts are reversed, because these need phase correction.
 void refuse_reversed(const Readouts& readouts);
 
 /// The counters of the frame that a readout belongs to.
@@ -41,20 +41,20 @@ FrameKey frame_of(const protocol::AcquisitionHeader& head);
 /// Row z * ny + y of a readout; -1 for one outside the matrix.
 std::int32_t row_of(const protocol::AcquisitionHeader& head, const CartesianSpace& space);
 
-/// Row of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
+/// The row of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
                                   std::vector<std::int32_t>& hits, Scan& scan);
 
-/// Calls run(begin, end, placement) for each stretch of readouts with the same placement on their lines. ClientError
-/// when samples do not fit.
+/// Calls run(begin, end, placement) for each stretch of readouts with the same placement on their lines. Throws
+/// ClientError when samples do not fit.
 void for_placements(
     const Readouts& readouts, const CartesianSpace& space,
     const std::function<void(std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement)>& run);
 
-/// Whether for_placements() takes calibration readouts; if not, the client is warned that they are left out.
+/// True if for_placements() takes calibration readouts; if not, the client is warned that they are left out.
 bool placements_fit(const Readouts& readouts, const CartesianSpace& space, Scan& scan);
 
-/// Which samples of its rows a frame has.
+/// The samples that a frame has of its rows.
 class SampleRange {
  public:
   void add(const numerics::LinePlacement& placement) {
@@ -62,11 +62,11 @@ class SampleRange {
     common_ = {std::max(common_[0], first), std::min(common_[1], last)};
     any_ = {std::min(any_[0], first), std::max(any_[1], last)};
   }
-  /// [first, last) that all rows have; [0, 0) if there are none in common.
+  /// The samples [first, last) that all rows have; [0, 0) if there are none in common.
   std::array<std::int64_t, 2> range() const {
     return common_[0] < common_[1] ? common_ : std::array<std::int64_t, 2>{};
   }
-  /// Whether some row has samples that another one lacks.
+  /// True if some row has samples that another one lacks.
   bool rows_differ() const { return common_ != any_; }
 
  private:
@@ -80,8 +80,8 @@ SampledLines lines_that_came(const CartesianSpace& space, const std::vector<std:
 
 /// Facts about a frame's rows once the last of them has come.
 struct ClosedLines {
-  std::shared_ptr<const Frame> frame;  ///< knows what was acquired, and notes how many rows have not come: of the
-                                       ///< announced ones, or of the lattice where the header announces one
+  std::shared_ptr<const Frame> frame;  ///< knows the acquired part, and notes the number of missing rows: of the
+                                       ///< announced ones, or of the lattice if the header announces one
   std::vector<float> factors;          ///< 1 / hits of each row; empty when no row came more than once
   std::shared_ptr<const SampledLines> lines;
 };

@@ -9,8 +9,8 @@
 namespace echotrain {
 namespace {
 
-/// Whether each readout's row had come before it. Looks at no other rows: batches may be small, and frames may have
-/// millions of rows. `hits` counts all readouts, and does so again in the end.
+/// Tells for each readout whether its row had come before it. Looks at no other rows: batches may be small, and frames
+/// may have millions of rows. `hits` counts all readouts, before and afterwards.
 std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std::vector<std::int32_t>& hits) {
   std::vector<std::uint8_t> repeated(rows.size());
   for (std::size_t i = rows.size(); i-- > 0;)
@@ -57,7 +57,7 @@ void HalfLines::add(const Readouts& readouts) {
   });
 }
 
-/// In stretches, as no row may come twice in one.
+/// Transforms in stretches, as no row may come twice in one.
 void HalfLines::transform(Buffer& buffer, const CartesianSpace& space, numerics::DeviceView<const cfloat> readouts,
                           numerics::HostView<const std::int32_t> rows, numerics::HostView<const std::uint8_t> repeated,
                           const numerics::LinePlacement& placement) {

@@ -1,4 +1,4 @@
-// The lines of frames, transformed along x as they come.
+// HalfLines transforms the lines of frames along x as they come.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,22 @@ namespace echotrain {
 /// steps, repeated ones averaged, embedded reference lines put back. On the CPU.
 class HalfLines {
  public:
-  /// As for CartesianKSpace. ClientError when the measurement is not Cartesian or its limits do not fit.
+  /// As CartesianKSpace::start(). Throws ClientError when the measurement is not Cartesian or its limits do not fit.
   void start(const protocol::Header& header, numerics::Direction direction, const ReferenceOptions& options,
              Scan& scan);
   const std::vector<CartesianSpace>& spaces() const { return spaces_; }
   bool puts_back(std::uint16_t encoding) const { return put_back_.wanted(encoding); }
   /// Takes calibration readouts that are to be put back.
   void keep(const Readouts& readouts) { put_back_.keep(readouts); }
-  /// Takes imaging readouts. ClientError when samples do not fit.
+  /// Takes imaging readouts. Throws ClientError when samples do not fit.
   void add(const Readouts& readouts);
-  /// The frame, whose last readout has been added, without its calibration; its `half` is empty when none came.
+  /// Ends the frame, whose last readout has been added. The result has no calibration; its `half` is empty when no
+  /// readout came.
   HalfFrame end(const Frame& frame);
-  /// What end() will give of an open frame, less `frame` and `half`, if the rest of the rows that the header announces
-  /// comes too, on the lattice that most of those here agree with. Told once for each frame, of volumes when half of
-  /// their rows have come, which show a shift; before and after that, and where there is no lattice, `lines` is null.
+  /// Predicts the result of end() for an open frame, without `frame` and `half`, if the other rows that the header
+  /// announces come too, on the lattice that most of those here agree with. Predicted once for each frame, for volumes
+  /// when half of their rows have come, which show a shift; before and after that, and where there is no lattice,
+  /// `lines` is null.
   HalfFrame expected(const Frame& frame);
 
  private:
@@ -41,7 +43,7 @@ class HalfLines {
     SampleRange samples;
     std::int64_t readouts = 0;
     bool foretold = false;
-    std::unique_ptr<numerics::MemoryShare> paid;  // of hits
+    std::unique_ptr<numerics::MemoryShare> paid;  // for hits
   };
   numerics::LineGeometry geometry(const CartesianSpace& space) const;
   void transform(Buffer& buffer, const CartesianSpace& space, numerics::DeviceView<const cfloat> readouts,

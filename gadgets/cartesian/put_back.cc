@@ -10,7 +10,7 @@
 namespace echotrain {
 namespace {
 
-/// Readouts [begin, end) of a batch, which share its memory.
+/// Cuts out readouts [begin, end) of a batch, which share its memory.
 Readouts part_of(const Readouts& batch, std::size_t begin, std::size_t end) {
   const auto& shape = batch.data.shape();  // [readout, coil, sample]
   Readouts out;
@@ -23,7 +23,7 @@ Readouts part_of(const Readouts& batch, std::size_t begin, std::size_t end) {
   return out;
 }
 
-/// How many repetitions later `b` is; the counter may wrap.
+/// The number of repetitions from `a` to `b`; the counter may wrap.
 int repetitions_between(const FrameKey& a, const FrameKey& b) {
   return static_cast<std::int16_t>(b.repetition - a.repetition);
 }
@@ -34,7 +34,7 @@ bool same_but_repetition(FrameKey a, const FrameKey& b) {
 }
 
 /// Calls run(begin, end, rows, placement) for each stretch of readouts that have all samples of the range: rows that
-/// imaging readouts have `brought` are -1, and placements are of the range alone.
+/// imaging readouts have `brought` are -1, and placements refer to the range alone.
 template <class Run>
 void for_free_rows(const Readouts& readouts, const CartesianSpace& space, const std::array<std::int64_t, 2>& range,
                    const std::vector<std::uint8_t>& brought, const Run& run) {

@@ -1,4 +1,4 @@
-// Reference lines that serve the image, too.
+// PutBack puts reference lines into the frames that they were acquired with.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,24 @@ namespace echotrain {
 
 /// Puts calibration readouts (flag 20 without 21) back into the frame that they were acquired with: where the header's
 /// calibrationMode or the options say that lines are embedded, into accelerated frames with the same counters, into
-/// rows that no imaging readout has brought. Lines that come several times are to be averaged like others. Of a line,
-/// only the samples are used that all of the frame's rows have, and the line is left out when it lacks some of them.
+/// rows that no imaging readout has brought. Lines that come several times are averaged like others. Only the samples
+/// that all of the frame's rows have are used of a line, and a line that lacks some of them is left out.
 class PutBack {
  public:
   void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, const ReferenceOptions& options,
              Scan& scan);
   bool wanted(std::uint16_t encoding) const { return wanted_.at(encoding); }
   /// Keeps calibration readouts, and their memory, until their frame ends, or until that of the repetition after the
-  /// next may begin; does nothing with others, or where it is not wanted(). Readouts that do not fit the matrix are
+  /// next may begin; ignores other readouts, and all where it is not wanted(). Readouts that do not fit the matrix are
   /// left out with a warning.
   void keep(const Readouts& readouts);
 
-  /// readouts: [readout, coil, sample]; rows: of each readout, z * ny + y, -1 for one that is left out.
+  /// Adds lines. readouts: [readout, coil, sample]; rows: one per readout, z * ny + y, -1 for one that is left out.
   using Add = std::function<void(numerics::DeviceView<const cfloat> readouts, const std::vector<std::int32_t>& rows,
                                  const numerics::LinePlacement& placement)>;
   /// Calls `add` with the lines that belong to the frame, whose last readout has come, after counting them in `hits`
-  /// (per row, as rows_of() does). Returns how many rows they fill. ClientError when they have not `coils` coils.
+  /// (per row, as rows_of() does). Returns the number of rows that they fill. Throws ClientError when they do not have
+  /// `coils` coils.
   std::int64_t give(const Frame& frame, const CartesianSpace& space, std::int64_t coils, const SampleRange& samples,
                     std::vector<std::int32_t>& hits, const Add& add);
   /// Counts in `hits` the lines that have come for the frame so far, as give() would.

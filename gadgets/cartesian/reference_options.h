@@ -1,4 +1,4 @@
-// What a pipeline says of the reference lines of Cartesian scans.
+// The options of a pipeline for the reference lines of Cartesian scans.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace echotrain {
 
-/// Where blocks of calibration are taken from (CalibrationLines), and what else reference lines are for.
+/// The source of calibration blocks (CalibrationLines), and the other uses of reference lines.
 struct ReferenceOptions {
   enum class From { automatic, embedded, separate, sliding, center, none };
 
   From calibration = From::automatic;
-  std::int64_t calibration_lines = 64;  ///< rows of a block, per axis, at most
+  std::int64_t calibration_lines = 64;  ///< the most rows of a block, per axis
   std::int64_t refresh = 0;             ///< sliding: frames after which a block is made anew; 0: never
-  bool put_back = true;                 ///< PutBack
+  bool put_back = true;                 ///< PutBack is used
 };
 
-/// The same as parameters of a gadget.
+/// The options as parameters of a gadget.
 Parameters<ReferenceOptions> reference_parameters();
 
 }  // namespace echotrain

@@ -17,13 +17,14 @@ namespace {
 using numerics::Context;
 using numerics::Shape;
 
-/// What of an axis of the block is used: samples about the centre of k-space, or all where the centre is not inside.
+/// The part of an axis of the block that is used: samples about the centre of k-space, or all where the centre is not
+/// inside.
 struct Stretch {
   std::int64_t first, count;
   bool about_centre;
 };
 
-constexpr std::int64_t kMostToEachSide = 32;  // sensitivities are smooth
+constexpr std::int64_t kMostToEachSide = 32;  // few, as sensitivities are smooth
 
 Stretch stretch_of(std::int64_t count, std::int64_t centre) {
   const std::int64_t room = std::min(centre, count - 1 - centre);
@@ -39,7 +40,7 @@ double window(std::int64_t i, std::int64_t count) {
   return 0.5 + 0.5 * std::cos(std::numbers::pi * at);
 }
 
-/// The middle of the block, windowed if asked: [coil, z, y, x].
+/// Cuts the middle out of the block, windowed if asked: [coil, z, y, x].
 Array<cfloat> middle_of(Context& context, const Calibration& calibration, bool windowed) {
   const Shape& n = calibration.data.shape();
   std::array<Stretch, 3> used{};  // z, y, x
@@ -54,7 +55,7 @@ Array<cfloat> middle_of(Context& context, const Calibration& calibration, bool w
   return to;
 }
 
-/// The middle of maps [coil, z, y, x], divided by their root sum of squares.
+/// Cuts the middle out of maps [coil, z, y, x], divided by their root sum of squares.
 Array<cfloat> cut_and_normalized(Context& context, const Array<cfloat>& maps, const Shape& image) {
   Array<cfloat> to = context.allocate<cfloat>({maps.shape()[0], image[0], image[1], image[2]});
   numerics::unit_maps(context, maps.view(), to.view());
@@ -87,7 +88,7 @@ Array<cfloat> adaptive_maps_of(Context& context, const Calibration& calibration,
 Array<cfloat> espirit_maps_of(Context& context, const Calibration& calibration,
                               const numerics::LineGeometry& geometry) {
   const Shape& padded = geometry.padded;
-  // espirit_maps() takes the middle of what it gets for the centre of k-space.
+  // espirit_maps() takes the middle of its input for the centre of k-space.
   const Array<cfloat> middle = middle_of(context, calibration, false);
   const Array<cfloat> maps =
       kept_espirit_maps(context, middle, {}, {calibration.data.shape()[0], padded[0], padded[1], padded[2]});

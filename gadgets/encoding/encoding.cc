@@ -12,7 +12,7 @@
 namespace echotrain {
 namespace {
 
-/// [z, y, x] as the solver sees it: without z for planes.
+/// The extents [z, y, x] as the solver sees them: without z for planes.
 numerics::Shape without_flat_axis(const numerics::Shape& shape, bool flat) {
   return flat ? numerics::Shape{shape[1], shape[2]} : shape;
 }
@@ -23,7 +23,7 @@ numerics::Shape of_coils(std::int64_t coils, const numerics::Shape& item) {
   return shape;
 }
 
-/// What the k-space was acquired with; of whole rows where these came whole.
+/// The request for the k-space's acquired points; in whole rows where these came whole.
 MaskedSamplingRequest request_of(const numerics::Context& context, const KSpace& kspace) {
   const SampledLines& lines = *kspace.lines;
   const numerics::Shape encoded{kspace.data.shape()[1], kspace.data.shape()[2], kspace.data.shape()[3]};
@@ -62,7 +62,7 @@ std::shared_ptr<const MaskedSampling> MaskedSamplingRequest::make(numerics::Cont
       static_cast<double>(padded.size()) / (static_cast<double>(encoded.size()) * static_cast<double>(encoded.size()));
   const numerics::Extents n = numerics::last_axes(encoded, static_cast<int>(encoded.rank())),
                           p = numerics::last_axes(padded, static_cast<int>(padded.rank()));
-  // One weight for a row will do if none of its samples lie outside the transform.
+  // One weight for a row suffices if none of its samples lie outside the transform.
   const bool of_rows = whole_rows && p[2] >= n[2];
   const std::int64_t columns = of_rows ? 1 : n[2];
   numerics::MemoryShare paid(context.account());
@@ -103,7 +103,7 @@ void Encoding::process(KSpace&& kspace, const Emit<NormalEquations>& emit) {
   const auto found = [&] {
     try {
       return compute.resources().get<MaskedSamplingCache>().get(compute, request);
-    } catch (const std::invalid_argument& error) {  // extents that no transform can have
+    } catch (const std::invalid_argument& error) {  // no transform can have these extents
       throw ClientError(std::string("encoding: ") + error.what());
     }
   }();

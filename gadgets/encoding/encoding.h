@@ -1,4 +1,4 @@
-// Cartesian k-space as a least-squares problem.
+// Encoding turns Cartesian k-space into a least-squares problem.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct MaskedSampling {
 struct MaskedSamplingRequest {
   using Made = MaskedSampling;
   numerics::Shape encoded, padded, image;  ///< with the same axes
-  std::vector<float> mask;                 ///< 0 or 1 of each row, or of each point
+  std::vector<float> mask;                 ///< 0 or 1 for each row, or for each point
 
   bool same(const MaskedSamplingRequest& other) const {
     return encoded == other.encoded && padded == other.padded && image == other.image && mask == other.mask;
@@ -41,10 +41,10 @@ class MaskedSamplingCache : public DeviceCache<MaskedSamplingRequest> {
       : DeviceCache(resources.options().operator_cache_bytes, resources.memory()) {}
 };
 
-/// (F^H W F) x = F^H W d with F the transform of the points that were acquired, whatever their pattern: regular, random
-/// or elliptic, partial Fourier and partial echoes. F^H W d is the image that `fft` gives of k-space with zeros where
-/// nothing came; eigenvalues of F^H W F lie within 0 and 1. Frames and scans that acquire the same points share the
-/// operator. ClientError for k-space that does not say which lines came, or whose lines have no samples in common.
+/// Makes (F^H W F) x = F^H W d, with F the transform of the acquired points in any pattern: regular, random or
+/// elliptic, partial Fourier and partial echoes. F^H W d is the image that `fft` gives of zero-filled k-space;
+/// eigenvalues of F^H W F lie between 0 and 1. Frames and scans that acquire the same points share the operator. Throws
+/// ClientError for k-space that does not say which lines came, or whose lines have no samples in common.
 class Encoding final : public Gadget<KSpace, NormalEquations> {
  public:
   struct Options {};

@@ -1,4 +1,4 @@
-// Accelerated Cartesian scans by kernels in k-space.
+// Grappa reconstructs accelerated Cartesian scans by kernels in k-space (GRAPPA).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace echotrain {
 
-/// Predicts the lines that were left out from those that came, by kernels from the reference lines (Griswold et al.,
-/// MRM 47, 2002; numerics/parallel): regular lattices of lines, of volumes on both axes and with CAIPIRINHA's shift.
-/// One image per frame, joined with maps from the reference lines: kernels and maps together are weights in image
-/// space, and rows at the edges of k-space, where these are wrong, are corrected. Or the images of all coils, by the
-/// kernels themselves. Acquired lines stay as they are; reference lines that came with a frame serve its image, too.
-/// What is not acquired beyond the outermost lines stays 0.
+/// Predicts the missing lines from the acquired ones, by kernels from the reference lines (Griswold et al., MRM 47,
+/// 2002; numerics/parallel): regular lattices of lines, of volumes on both axes and with CAIPIRINHA's shift. Gives one
+/// image per frame, joined with maps from the reference lines: kernels and maps together are weights in image space,
+/// and rows at the edges of k-space, where these are wrong, are corrected. Or it gives the images of all coils, by the
+/// kernels themselves. Acquired lines keep their values; reference lines that came with a frame serve its image, too.
+/// K-space beyond the outermost lines stays 0.
 class Grappa final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
  public:
   struct Options {
@@ -29,7 +29,7 @@ class Grappa final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
       "Makes images of accelerated Cartesian scans: lines that were left out are predicted by kernels (GRAPPA).";
   static Parameters<Options> parameters();
 
-  /// std::invalid_argument for g-factors of coil images.
+  /// Throws std::invalid_argument for g-factors of coil images.
   explicit Grappa(const Options& options);
   void start(const protocol::Header& header, Scan& scan) override { frames_.start(header, scan); }
   void process(KSpace&& kspace, const Emit<CoilImages>& emit) override { frames_.process(std::move(kspace), emit); }

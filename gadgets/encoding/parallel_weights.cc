@@ -24,7 +24,7 @@ std::uint64_t size_of(const Array<T>& array) {
   return static_cast<std::uint64_t>(array.size()) * sizeof(T);
 }
 
-/// conj(u), and after it the maps where corrections need them.
+/// Joins conj(u) with the maps where corrections need them.
 Array<cfloat> joined(Context& context, const Array<cfloat>& u, const Array<cfloat>& maps) {
   const Shape& n = u.shape();
   Array<cfloat> both = context.allocate<cfloat>({2 * n[0], n[1], n[2], n[3]});
@@ -73,7 +73,7 @@ class Making {
     }
     const Array<cfloat> maps = adaptive_maps_of(context_, calibration_, made_.geometry);
     Array<cfloat> u = numerics::unmixing(context_, kernels, made_.hybrid, maps.view(), made_.geometry);
-    // Last, as this is the host's work: a GPU goes on meanwhile.
+    // The corrections come last, as they are the host's work: a GPU goes on meanwhile.
     made_.rows = numerics::plan_corrections(context_, kernels, made_.hybrid, rows_, made_.geometry);
     if (options_.noise) noise(u, maps, &made_.hybrid, &made_.rows);
     made_.factors = made_.corrected() ? joined(context_, u, maps) : std::move(u);
@@ -179,7 +179,7 @@ void ParallelWeights::prepare(const Calibration& calibration, const SampledLines
   if (!prepares_ || std::any_of(kept_.begin(), kept_.end(), of_block)) return;
   try {
     add(calibration, std::move(wanted));
-  } catch (const numerics::ResourceError&) {  // the frame may find more
+  } catch (const numerics::ResourceError&) {  // the frame may find more memory
     prepares_ = false;
   }
 }

@@ -1,4 +1,4 @@
-// What frames that left out the same lines, and share reference lines, have in common: weights that unmix their coils.
+// The weights that unmix coils (GRAPPA, SENSE), shared by frames with the same acquired lines and reference lines.
 #pragma once
 
 #include <cstdint>
@@ -18,40 +18,40 @@ struct WeightsOptions {
   enum class Method { grappa, unfold };
   Method method = Method::grappa;
   numerics::GrappaOptions kernel;                     ///< grappa
-  bool coil_images = false;                           ///< grappa: for the k-space of each coil in place of one image
-  double lambda = 0;                                  ///< unfold: numerics::unfold()'s
-  bool espirit = false;                               ///< unfold: the maps; else adaptive
+  bool coil_images = false;                           ///< grappa: for the k-space of each coil instead of one image
+  double lambda = 0;                                  ///< unfold: the lambda of numerics::unfold()
+  bool espirit = false;                               ///< unfold: ESPIRiT's maps; else adaptive ones
   bool noise = false;                                 ///< `g` and `per_deviation` too
-  std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< of all weights that are kept; the last ones always are
+  std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< bound on all kept weights; the last ones are always kept
 };
 
 struct Weights {
   std::int64_t coils = 0;
   numerics::LineGeometry geometry;
-  /// [coil, z, y, x], twice as many with corrections: first conj(u), which weighs images of the lattice's rows, then
-  /// the maps, which weigh those of the corrections. Empty for coil images, and where `lines` has copies of its own.
+  /// [coil, z, y, x], twice as many with corrections: first conj(u), the weights of images of the lattice's rows, then
+  /// the maps, the weights of the corrections' images. Empty for coil images, and where `lines` has its own copies.
   Array<cfloat> factors;
-  numerics::LineUnmixing lines;  ///< the quicker way to the combined image, where there is one
-  /// Of each row z * y: 1 on the lattice, else 0. Empty where no other row came.
+  numerics::LineUnmixing lines;  ///< the faster way to the combined image, where there is one
+  /// For each row z * y: 1 on the lattice, else 0. Empty where no other row came.
   std::vector<float> on_lattice;
   numerics::HybridKernels hybrid;  ///< grappa
   numerics::LineCorrections rows;  ///< grappa: plan_corrections(); for coil images plan_filling()
   double residual = 0;             ///< grappa: GrappaKernels::residual
   Array<cfloat> g, per_deviation;  ///< [1, z, y, x]: the g-factor; 1 / numerics::NoiseGain::deviation, or 0
-  double mean_g = 0;               ///< where there are maps
-  std::string no_noise;            ///< why there are no `g` and `per_deviation`, though they were asked for
-  std::string problem;             ///< why there are no weights; then all else is empty
+  double mean_g = 0;               ///< mean over voxels that have maps
+  std::string no_noise;            ///< why `g` and `per_deviation` are missing, though they were asked for
+  std::string problem;             ///< why there are no weights; then all other members are empty
 
   bool corrected() const { return rows.count() > 0; }
-  /// 1 / the points of the encoded matrix, by which images are multiplied.
+  /// 1 / the points of the encoded matrix, the scale of images.
   float scale() const { return 1.0f / static_cast<float>(geometry.encoded.size()); }
   std::uint64_t bytes() const;
 };
 
-/// The weights of a scan's frames: made with the first that needs them, and kept for later ones of the same reference
-/// lines, acquired rows and image. Those of a block go when a later block takes its place (the same slice, contrast and
-/// set), those unused for longest when all together exceed the bound, and all when making others finds no memory. The
-/// scan pays for all of it, and counts what is made and reused.
+/// The weights of a scan's frames: made for the first frame that needs them, and kept for later ones of the same
+/// reference lines, acquired rows and image. A block's weights are dropped when a later block takes its place (the same
+/// slice, contrast and set), the least recently used when all together exceed the bound, and all when there is no
+/// memory to make others. The scan pays for them, and counts those made and reused.
 class ParallelWeights {
  public:
   explicit ParallelWeights(const WeightsOptions& options) : options_(options) {}
@@ -61,13 +61,13 @@ class ParallelWeights {
     std::shared_ptr<const Weights> weights;
     bool reused;
   };
-  /// `lines` form a lattice, and their matrix is that of the geometry. Weights that cannot be made say why, and are
-  /// not tried again. ResourceError when the scan's memory is exhausted; Stopped when it is to stop.
+  /// `lines` form a lattice, and their matrix is that of the geometry. Weights that cannot be made say why, and are not
+  /// tried again. Throws ResourceError when the scan's memory is exhausted; Stopped when it is to stop.
   Found of(const Calibration& calibration, const SampledLines& lines, const numerics::LineGeometry& geometry);
   /// Makes a block's first weights before a frame asks for them with of(), which then does not count them as reused.
-  /// After a frame that asks for others in their place or for none, or where memory is short, this does nothing more.
+  /// After a frame that asks for other weights or for none, or where memory is short, this does nothing any more.
   void prepare(const Calibration& calibration, const SampledLines& lines, const numerics::LineGeometry& geometry);
-  /// A frame was refused, so that it asks for none.
+  /// Notes that a frame was refused, so that it asks for no weights.
   void frame_refused() { prepares_ = false; }
 
   std::size_t kept() const { return kept_.size(); }

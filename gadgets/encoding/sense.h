@@ -1,4 +1,4 @@
-// Accelerated Cartesian scans by sensitivities.
+// Sense reconstructs accelerated Cartesian scans by coil sensitivities (SENSE).
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ void UnmixedFrames::start(const protocol::Header& header, Scan& scan) {
   for (const auto& encoding : header.encodings) {
     Steps step = encoding.acceleration;
     for (std::size_t a = 0; a < 2; ++a)
-      if (encoding.encoded.matrix[a + 1] == 1) step[a] = 1;  // nothing can be left out
+      if (encoding.encoded.matrix[a + 1] == 1) step[a] = 1;  // no row can be left out
     const auto fits = [&](std::size_t a) {
       return step[a] <= 1 || (step[a] <= LineLattice::kMostSteps && step[a] < encoding.encoded.matrix[a + 1]);
     };
@@ -131,7 +131,7 @@ void UnmixedFrames::refuse(const char* kind, const std::string& why, Acquired&& 
     scan_->warn(text + (accelerated ? "such frames give no image" : "use cartesian_2d, or 'otherwise: transform'"));
 }
 
-/// One image, or one of each coil.
+/// Makes one image, or one of each coil.
 CoilImages UnmixedFrames::plain_images(Acquired& acquired) const {
   numerics::Context& compute = scan_->compute;
   const auto& [encoded, padded, image, direction] = acquired.facts.geometry;
@@ -140,14 +140,14 @@ CoilImages UnmixedFrames::plain_images(Acquired& acquired) const {
   const float scale = 1.0f / static_cast<float>(encoded.size());
   CoilImages out{with_notes(*acquired.facts.frame, {{options_.name, "transform"}}),
                  compute.allocate<cfloat>({joins ? 1 : coils, image[0], image[1], image[2]})};
-  if (!acquired.kspace) {  // as `fft` does it with lines that were transformed as they came
+  if (!acquired.kspace) {  // as `fft` does with lines that were transformed as they came
     clear_missing_rows(compute, acquired.facts);
     numerics::images_from_lines(compute, acquired.facts.geometry, acquired.facts.half.view(), scale, joins,
                                 out.data.view());
     return out;
   }
   Array<cfloat> images = joins ? compute.allocate<cfloat>({coils, image[0], image[1], image[2]}) : out.data;
-  if (encoded[0] == 1 && padded[0] == 1)  // as `fft` does it
+  if (encoded[0] == 1 && padded[0] == 1)  // as `fft` does
     numerics::centered_fft(compute, acquired.kspace.view().reshaped({coils, encoded[1], encoded[2]}),
                            images.view().reshaped({coils, image[1], image[2]}), {padded[1], padded[2]}, 2, direction,
                            scale);

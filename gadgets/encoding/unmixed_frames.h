@@ -1,4 +1,4 @@
-// Accelerated Cartesian frames, one after another: what `grappa` and `sense` have in common.
+// The common part of `grappa` and `sense`: accelerated Cartesian frames, one after another.
 #pragma once
 
 #include <array>
@@ -15,32 +15,34 @@
 namespace echotrain {
 
 struct UnmixedFramesOptions {
-  std::string name;  ///< of the gadget, for texts
+  std::string name;  ///< name of the gadget, for texts
   WeightsOptions weights;
-  bool transform = false;  ///< frames that cannot be unmixed are transformed as they are; else they give no image
+  bool transform = false;  ///< true: frames that cannot be unmixed are transformed without it; false: they give no
+                           ///< image
   bool g_factor = false, snr_units = false;
-  std::map<std::string, std::string> notes;  ///< of all images that were unmixed
+  std::map<std::string, std::string> notes;  ///< notes of all unmixed images
 };
 
-/// Unmixes what can be, and says of the rest why not: a warning for each kind of reason, and a count
+/// Unmixes the frames that it can, and tells the reason for the others: a warning for each kind of reason, and a count
 /// (ScanNumbers::frames_refused). A frame without an image ends; later ones go on.
 class UnmixedFrames {
  public:
   explicit UnmixedFrames(UnmixedFramesOptions options) : options_(std::move(options)), weights_(options_.weights) {}
 
-  /// ClientError where the header announces an acceleration that no lattice has, unless such frames are transformed.
+  /// Throws ClientError where the header announces an acceleration that no lattice has, unless such frames are
+  /// transformed.
   void start(const protocol::Header& header, Scan& scan);
-  /// ClientError for k-space that does not say which lines came, or that was filtered, and where reference lines have
-  /// another number of coils.
+  /// Throws ClientError for k-space that does not say which lines came, or that was filtered, and where reference lines
+  /// have another number of coils.
   void process(KSpace&& kspace, const Emit<CoilImages>& emit);
-  /// The same of lines that were transformed along x as they came.
+  /// Processes lines that were transformed along x as they came.
   void process(HalfFrame&& frame, const Emit<CoilImages>& emit);
-  /// Makes the weights of a frame that will probably end with these facts, where it can be unmixed.
+  /// Makes the weights of a frame that will probably end with these facts, if it can be unmixed.
   void prepare(const HalfFrame& expected);
 
  private:
   using Steps = std::array<std::uint16_t, 2>;  // y, z
-  /// A frame as either of the two; of a KSpace, `half` is empty.
+  /// A frame in one of the two forms; for a KSpace, `half` is empty.
   struct Acquired {
     HalfFrame facts;
     Array<cfloat> kspace;  // [coil, z, y, x]
@@ -59,7 +61,7 @@ class UnmixedFrames {
   Scan* scan_ = nullptr;
   std::vector<Steps> announced_;     // per encoding
   std::vector<std::string> no_fit_;  // per encoding: why no lattice has the announced steps; empty: one may
-  std::set<std::string> told_;       // kinds of reasons
+  std::set<std::string> told_;       // kinds of reasons already told
 };
 
 }  // namespace echotrain

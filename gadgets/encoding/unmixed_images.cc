@@ -16,7 +16,7 @@ using numerics::Direction;
 using numerics::LineGeometry;
 using numerics::Shape;
 
-/// [coil, z * y, image x]: the transform along x, cut to the image.
+/// Transforms along x, cut to the image: [coil, z * y, image x].
 Array<cfloat> half_of(Context& context, const Weights& weights, const AcquiredRows& rows) {
   if (rows.half) return rows.half;
   const LineGeometry& g = weights.geometry;
@@ -33,9 +33,8 @@ void keep_lattice(Context& context, const Weights& weights, DeviceView<cfloat> r
   numerics::scale_lines(context, {weights.on_lattice.data(), {count}}, rows);
 }
 
-/// The rows that corrections or fillings give, [coil, row, image x], as rows of a matrix of `planes` x `lines`, with
-/// zeros elsewhere: [coil, z * y, image x]. On CUDA they are samples along x, as there all axes are transformed
-/// together.
+/// Puts the rows of corrections or fillings, [coil, row, image x], into a matrix of `planes` x `lines`, with zeros
+/// elsewhere: [coil, z * y, image x]. On CUDA they are samples along x, as there all axes are transformed together.
 Array<cfloat> rows_on_grid(Context& context, const Weights& weights, DeviceView<const cfloat> half, std::int64_t planes,
                            std::int64_t lines) {
   const std::int64_t coils = weights.coils, count = weights.rows.count(), width = weights.geometry.image[2];
@@ -57,7 +56,7 @@ Array<cfloat> rows_on_grid(Context& context, const Weights& weights, DeviceView<
   return grid;
 }
 
-/// On CUDA: images of rows_on_grid().
+/// Makes images of rows_on_grid(), on CUDA.
 void transform_grid(Context& context, const Array<cfloat>& grid, std::int64_t planes, std::int64_t lines,
                     const Weights& weights, DeviceView<cfloat> to) {
   const LineGeometry& g = weights.geometry;
@@ -84,7 +83,7 @@ Array<cfloat> image_on_cpu(Context& context, const Weights& weights, Array<cfloa
 Array<cfloat> image_on_cuda(Context& context, const Weights& weights, Array<cfloat> kspace) {
   const LineGeometry& g = weights.geometry;
   const Shape coils{weights.coils, g.image[0], g.image[1], g.image[2]};
-  // Images of the lattice, and after them those of the corrections, as in `factors`.
+  // Images of the lattice come first, then those of the corrections, as in `factors`.
   Array<cfloat> images = context.allocate<cfloat>(weights.factors.shape());
   if (weights.corrected()) {
     const Array<cfloat> half = half_of(context, weights, {kspace, {}});
