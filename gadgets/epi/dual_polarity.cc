@@ -15,10 +15,10 @@
 namespace echotrain {
 namespace {
 
-constexpr std::int64_t kFewest = 12;         // reference lines: what kernels of R = 2 need in 8 coils
-constexpr std::uint64_t kBytesOfNode = 128;  // at most, of what maps and sets hold of a line beside its data
+constexpr std::int64_t kFewest = 12;         // the fewest reference lines: those that kernels of R = 2 need in 8 coils
+constexpr std::uint64_t kBytesOfNode = 128;  // the most that maps and sets need for a line beside its data
 
-/// Readouts begin to end, which share the memory of all.
+/// Cuts out readouts begin to end, which share the memory of all.
 Array<cfloat> part_of(const Array<cfloat>& all, std::size_t begin, std::size_t end) {
   const numerics::Shape& shape = all.shape();
   auto* first = static_cast<cfloat*>(all.memory().get()) + static_cast<std::int64_t>(begin) * shape[1] * shape[2];
@@ -67,7 +67,7 @@ void DualPolarity::learn(Readouts&& references, const std::vector<bool>& reverse
   }
 }
 
-/// Of lines that come several times the last one stays.
+/// Copies a line. Of lines that come several times, the last one is kept.
 void DualPolarity::copy(State& state, const std::pair<std::uint16_t, bool>& line, const Readouts& from, std::size_t i) {
   const std::int64_t coils = from.data.shape()[1], samples = from.data.shape()[2];
   const auto [at, is_new] = state.references.try_emplace(line);
@@ -121,7 +121,8 @@ void DualPolarity::decide(State& state, const Slice& slice) {
   state.bytes = 0;
 }
 
-/// Makes blocks of the longest run of lines that came both ways. Why there are none; empty: there are.
+/// Makes blocks from the longest run of lines that came in both polarities. Returns why there are none; empty if there
+/// are.
 std::string DualPolarity::fill(State& state) {
   if (state.references.empty()) return "no reference lines came before its first line";
   std::map<std::uint16_t, std::array<const HostArray<cfloat>*, 2>> lines;

@@ -1,4 +1,4 @@
-// Frames whose reversed lines are made by kernels from references that were read both ways.
+// DualPolarity corrects frames of EPI by kernels from references of both polarities (dual-polarity GRAPPA).
 #pragma once
 
 #include <array>
@@ -17,14 +17,14 @@
 
 namespace echotrain {
 
-/// Readouts of a frame that waits, and which of their lines were reversed.
+/// The readouts of a frame that waits, and which of their lines were reversed.
 struct HeldLines {
   Readouts readouts;
   std::vector<bool> reversed;
-  bool corrected = false;  ///< by what was found in the image, too
+  bool corrected = false;  ///< also by the phase found in the image
 };
 
-/// What epi_phase_correction does with `dual_polarity`. Lines are already turned, and corrected by navigators.
+/// Does the work of epi_phase_correction with `dual_polarity`. Lines are already turned, and corrected by navigators.
 class DualPolarity {
  public:
   using Slice = std::pair<std::uint16_t, std::uint16_t>;  // encoding, slice
@@ -32,23 +32,23 @@ class DualPolarity {
   explicit DualPolarity(Scan& scan);
   /// Passes on reference lines that were read forward, and keeps the others; before the slice is decided, copies both.
   void learn(Readouts&& references, const std::vector<bool>& reversed, const Emit<Readouts>& emit);
-  /// Before lines of an image of that slice, or at the end: passes on kept references of lines that no forward one came
-  /// for, and drops the others.
+  /// Called before lines of an image of that slice, or at the end: passes on kept references of lines without a forward
+  /// one, and drops the others.
   void release(std::optional<std::uint16_t> slice, const Emit<Readouts>& emit);
-  /// Whether the slice has references of both ways; the first time for each slice, a warning says what is amiss.
+  /// True if the slice has references of both polarities; the first call for each slice warns of what is missing.
   bool ready(const Slice& slice);
-  /// Makes the reversed lines of a whole frame. What the kernels miss of the references; nothing, with a warning,
-  /// where they could not be made and lines stay.
+  /// Makes the reversed lines of a whole frame. Returns the relative misfit of the references; no value, with a
+  /// warning, where kernels could not be made and lines are unchanged.
   std::optional<double> correct(const Slice& slice, std::vector<HeldLines>& frame);
 
  private:
   struct State {
-    std::set<std::uint16_t> forward;  // lines that references came for
-    /// By line and whether it was reversed, [coil, sample]; until it is clear what they are good for.
+    std::set<std::uint16_t> forward;  // lines with references
+    /// [coil, sample], by line and polarity; kept until the kernels are decided on.
     std::map<std::pair<std::uint16_t, bool>, HostArray<cfloat>> references;
     std::array<HostArray<cfloat>, 2> blocks;  // forward, reversed: [coil, line, sample]
     bool decided = false, usable = false;
-    std::vector<numerics::PolarityLine> lines;  // that the kernels are for
+    std::vector<numerics::PolarityLine> lines;  // lines that the kernels serve
     numerics::DualPolarityKernels kernels;
     std::uint64_t bytes = 0;
   };

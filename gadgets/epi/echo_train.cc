@@ -11,7 +11,7 @@ namespace {
 
 using numerics::cdouble;
 
-constexpr std::size_t kMostOfShot = 4;  // more lines are a scan of its own, whose time is not that of the images
+constexpr std::size_t kMostOfShot = 4;  // more lines are a separate scan, taken at another time than the images
 
 std::uint64_t bytes_of(const numerics::Navigators& lines) {
   return static_cast<std::uint64_t>(lines.coils * lines.n) * lines.profiles.size() * sizeof(cdouble);
@@ -24,7 +24,7 @@ std::vector<cdouble> sum_over_coils(const std::vector<cdouble>& products, std::i
   return out;
 }
 
-/// Where a coil sees little, the phase is that of all coils.
+/// The products of a coil; where it has little signal, the phase is that of all coils.
 std::vector<cdouble> with_others(const std::vector<cdouble>& products, std::int64_t coil,
                                  const std::vector<cdouble>& all) {
   constexpr double kShare = 0.02;
@@ -52,8 +52,8 @@ bool alternates(const std::vector<bool>& reversed) {
   return std::adjacent_find(reversed.begin(), reversed.end()) == reversed.end();
 }
 
-/// By how much more the spins of a line have turned than the mean of its neighbours in another set, their precession
-/// taken out: the sum of products, whose phase it is.
+/// The product whose phase is the turn of a line's spins beyond the mean of its neighbours in another set, with their
+/// precession taken out.
 cdouble line_by_neighbours(const numerics::Navigators& others, const numerics::Navigators& set, std::size_t line) {
   const cdouble later = std::polar(1.0, numerics::precession(others));
   const auto &before = others.profiles[line - 1], &after = others.profiles[line + 1];
@@ -67,7 +67,7 @@ cdouble line_by_neighbours(const numerics::Navigators& others, const numerics::N
 
 void EchoTrain::add(const protocol::AcquisitionHeader& head, std::vector<cdouble> profile, std::int64_t points) {
   const ISMRMRD::ISMRMRD_EncodingCounters idx = head.idx;
-  // Not the segment and the average: Siemens counts directions and the third line with them.
+  // The segment and the average are left out: Siemens counts directions and the third line with them.
   std::vector<std::uint16_t> counters = {idx.contrast, idx.phase, idx.repetition, idx.set};
   const std::int64_t coils = static_cast<std::int64_t>(profile.size()) / points;
   if (used_ || coils != set_.coils || points != set_.n || (lines() > 0 && counters != counters_)) {
@@ -111,8 +111,8 @@ std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options, std
   return out;
 }
 
-/// The first set of as many lines stays what later ones are compared with, line by line; where all run the other way,
-/// each with the mean of its neighbours in the other set, which run as it does.
+/// Compares later sets with the first set of as many lines, line by line; where all run the other way, each with the
+/// mean of its neighbours in the other set, which run as it does.
 void EchoTrain::compare_with(numerics::Navigators& first) {
   offset_ = drift_ = 0;
   if (lines() > kMostOfShot) return;

@@ -1,4 +1,4 @@
-// What is known of the echo trains of one slice: their navigators, and how lines are corrected by them.
+// An EchoTrain holds the navigators of one slice, and the phase corrections that follow from them.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace echotrain {
 
-/// How lines are corrected.
+/// The options of the lines' phase correction.
 struct PhaseOptions {
   std::string method = "linear";
   std::string coils = "joint";
@@ -23,9 +23,9 @@ struct PhaseOptions {
 
 /// The odd/even phase that a set of navigators gives.
 struct OddEvenPhase {
-  std::vector<double> phases;  ///< [coil, x], or [1, x] for all coils: what reversed lines have more than others [rad]
+  std::vector<double> phases;  ///< [coil, x], or [1, x] for all coils: excess phase of reversed lines [rad]
   numerics::LinearPhase linear;
-  double ghost_before = 0, ghost_after = 0;  ///< relative to the object, of the navigators
+  double ghost_before = 0, ghost_after = 0;  ///< of the navigators, relative to the object
 };
 
 /// The navigators of a slice, shot by shot. Lines are profiles along x.
@@ -37,17 +37,18 @@ class EchoTrain {
   std::int64_t coils() const { return set_.coils; }
   std::int64_t points() const { return set_.n; }
   std::size_t lines() const { return set_.profiles.size(); }
-  /// Of the lines that are kept; a first set may become a copy of the latest.
+  /// Bytes of the kept lines; a first set may become a copy of the latest.
   std::uint64_t most_bytes() const;
   bool mirrored() const { return numerics::looks_mirrored(set_); }
 
-  /// Whether navigators came since the last call of odd_even().
+  /// True if navigators came since the last call of odd_even().
   bool changed() const { return changed_; }
-  /// The phase by the latest set; nothing when its lines all run the same way. Sets that were excited alike have the
-  /// same `excited`, 0 or 1: drift is what a set differs by from the first of these.
+  /// The phase by the latest set; no value when its lines all run the same way. Sets that were excited alike have the
+  /// same `excited`, 0 or 1: drift is a set's difference from the first of these.
   std::optional<OddEvenPhase> odd_even(const PhaseOptions& options, std::size_t excited = 0);
 
-  /// Spins' phase beyond that of the first shot's navigators [rad], at the next line of this shot, which is counted.
+  /// The phase of spins beyond that of the first shot's navigators [rad], at the next line of this shot, which is
+  /// counted.
   double drift_at_next_line();
   double drift_per_echo() const { return drift_; }
 
@@ -55,10 +56,10 @@ class EchoTrain {
   void compare_with(numerics::Navigators& first);
 
   numerics::Navigators set_;
-  std::array<numerics::Navigators, 2> first_;  // by how they were excited
+  std::array<numerics::Navigators, 2> first_;  // by excitation
   std::vector<std::uint16_t> counters_;        // of the set
   bool changed_ = false, used_ = false;
-  double offset_ = 0, drift_ = 0;  // at the middle of the set, and per echo
+  double offset_ = 0, drift_ = 0;  // phase at the middle of the set, and per echo
   std::int64_t next_line_ = 0;
 };
 

@@ -16,12 +16,12 @@ namespace {
 
 using protocol::ReadoutKind;
 
-constexpr std::int64_t kMostCoils = 4, kMostSearched = 512;  // coils, and points and rows, that the search looks at
-constexpr std::int64_t kFewCoils = 8;                        // whose profiles one piece of work makes
-constexpr std::int64_t kMostPoints = 1024;                   // of a navigator: its transform costs their square
+constexpr std::int64_t kMostCoils = 4, kMostSearched = 512;  // coils, and points and rows, that the search uses
+constexpr std::int64_t kFewCoils = 8;                        // coils whose profiles one piece of work makes
+constexpr std::int64_t kMostPoints = 1024;                   // points of a navigator: its transform costs their square
 
-/// Factors [2, coil or 1, x] of profiles: lines that run forward stay; of a line that was stored the other way round
-/// the mirrored profile has k = 0 one sample off where `points` is even.
+/// Factors [2, coil or 1, x] of profiles: lines that run forward are unchanged; the mirrored profile of a line that was
+/// stored the other way round has k = 0 one sample off where `points` is even.
 std::vector<cfloat> factors_of(const std::vector<double>& phases, std::int64_t points) {
   std::vector<cfloat> out(phases.size(), cfloat{1});
   const std::int64_t middle = points / 2, shift = points - 1 - 2 * middle;
@@ -33,7 +33,7 @@ std::vector<cfloat> factors_of(const std::vector<double>& phases, std::int64_t p
   return out;
 }
 
-/// The header of a line that is turned.
+/// Changes the header of a line that is turned.
 void turn(protocol::AcquisitionHeader& head) {
   head.flags = head.flags & ~kReversedFlag;
   const int samples = head.number_of_samples, centre = head.center_sample;
@@ -122,7 +122,7 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   emit(std::move(readouts));
 }
 
-/// What is held belongs to frames that never became whole.
+/// Drops held readouts, whose frames never became whole.
 void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& emit) {
   if (dual_) dual_->release({}, emit);
   held_.clear();
@@ -152,7 +152,7 @@ void EpiPhaseCorrection::learn(const Readouts& navigators) {
   }
 }
 
-/// The slice itself, or the nearest one that has navigators if it has none.
+/// The slice itself, or the nearest slice with navigators if it has none.
 EpiPhaseCorrection::State& EpiPhaseCorrection::source_of(const Slice& slice) {
   State& own = states_[slice];
   if (own.train.has_navigators()) return own;
@@ -168,7 +168,7 @@ EpiPhaseCorrection::State& EpiPhaseCorrection::source_of(const Slice& slice) {
   return nearest == nullptr ? own : *nearest;
 }
 
-/// The phase of a slice whose navigators have changed.
+/// Finds the phase of a slice whose navigators have changed.
 void EpiPhaseCorrection::find_phase(State& source, const Slice& slice, std::size_t excited) {
   EchoTrain& train = source.train;
   source.phase = train.odd_even(options_, excited);
@@ -207,7 +207,7 @@ void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t 
                     train.points() != points ? ", and put ramp_regrid before this gadget" : ""));
   std::vector<double> phases =
       source.phase ? source.phase->phases : std::vector<double>(static_cast<std::size_t>(points));
-  if (source.phase && state.without) state.found.reset();  // it was for lines without navigators
+  if (source.phase && state.without) state.found.reset();  // the old phase was for lines without navigators
   const numerics::LinearPhase more = state.found.value_or(numerics::LinearPhase{});
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const std::int64_t x = static_cast<std::int64_t>(i) % points - points / 2;
@@ -220,12 +220,12 @@ void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t 
   state.made_of = {&source, source.phases};
 }
 
-/// Whether the slice's phase is still to be found in its first frame.
+/// True if the slice's phase is still to be found in its first frame.
 bool EpiPhaseCorrection::searches(const State& state, const State& source) const {
   return options_.method != "none" && !state.found && (options_.refine == "entropy" || !source.phase);
 }
 
-/// Which lines were reversed.
+/// Corrects readouts. Returns which lines were reversed.
 std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
   const auto& heads = readouts.heads;
   std::vector<bool> reversed;
@@ -248,7 +248,7 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   State &state = states_[slice], &source = source_of(slice);
   const auto lines = std::pair(readouts.heads.begin() + static_cast<std::ptrdiff_t>(begin),
                                readouts.heads.begin() + static_cast<std::ptrdiff_t>(end));
-  // Plain reference lines need no navigators, nor do those that kernels are made of.
+  // Plain reference lines need no navigators, nor do those from which kernels are made.
   const bool images = readouts.kind == ReadoutKind::imaging;
   const bool turns = std::any_of(lines.first, lines.second, is_reversed) && !(dual_ && (!images || has_kernels(slice)));
   if (turns && options_.method != "none" && !source.train.has_navigators())
@@ -298,7 +298,7 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
                             readouts.data.cview().part(at, some), changed.view().part(at, some));
 }
 
-/// Counts where the lines of a frame go.
+/// Counts the directions of a frame's blips.
 void EpiPhaseCorrection::follow_blips(State& state, std::uint64_t frame, std::int64_t row) {
   if (state.frame == frame) {
     state.rising += row > state.row ? 1 : row < state.row ? -1 : 0;
@@ -309,12 +309,12 @@ void EpiPhaseCorrection::follow_blips(State& state, std::uint64_t frame, std::in
   state.row = row;
 }
 
-/// Finds the phase that the navigators leave in a frame.
+/// Finds the phase that remains in a frame after the navigators.
 void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vector<Held>& held) {
   numerics::Context& compute = scan_->compute;
   const State& source = source_of(slice);
   std::vector<HostArray<cfloat>> lines;
-  std::vector<std::pair<double, std::int64_t>> power;  // of coils
+  std::vector<std::pair<double, std::int64_t>> power;  // power of coils
   for (const Held& each : held) {
     if (each.readouts.heads.empty()) {
       lines.emplace_back();
@@ -359,7 +359,7 @@ void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vec
                           source.phase ? "more than its navigators tell" : "between odd and even lines"));
 }
 
-/// Takes what was found from those lines that came before.
+/// Applies the phase found later to those lines that came before.
 void EpiPhaseCorrection::complete(const State& state, std::vector<Held>& held) {
   for (Held& each : held) {
     if (each.corrected || each.readouts.heads.empty()) continue;
@@ -378,10 +378,11 @@ void EpiPhaseCorrection::complete(const State& state, std::vector<Held>& held) {
   }
 }
 
-/// Tells where a frame's lines do not run both ways as its navigators do. Reference lines among them, which the image
-/// lacks, leave it open which of its own run backwards.
+/// Tells where a frame's lines do not run both ways as its navigators do. With reference lines among them, which the
+/// image lacks, the directions of its own lines are ambiguous.
 void EpiPhaseCorrection::check_directions(State& state, const State& source, std::uint16_t slice) {
-  constexpr std::int64_t kFewest = 4, kShare = 4;  // lines; of those of a direction: trains of three lines have a third
+  constexpr std::int64_t kFewest = 4, kShare = 4;  // fewest lines; share of a direction: trains of three lines have a
+                                                   // third
   const std::int64_t fewer = std::min(state.reversed, state.lines - state.reversed);
   if (source.phase && !state.references && state.lines >= kFewest && kShare * fewer < state.lines)
     scan_->warn(
@@ -392,7 +393,7 @@ void EpiPhaseCorrection::check_directions(State& state, const State& source, std
   state.references = false;
 }
 
-/// Whether the slice's reversed lines are made by kernels of references of both directions.
+/// True if the slice's reversed lines are made by kernels from references of both polarities.
 bool EpiPhaseCorrection::has_kernels(const Slice& slice) {
   if (!dual_) return false;
   if (volume_[slice.first]) {

@@ -1,4 +1,4 @@
-// Lines of EPI become lines of an ordinary Cartesian scan.
+// EpiPhaseCorrection turns lines of EPI into lines of an ordinary Cartesian scan: ghost correction.
 #pragma once
 
 #include <cstdint>
@@ -17,41 +17,41 @@
 
 namespace echotrain {
 
-/// Turns readouts that are flagged as reversed (flag 22), and takes from them the phase that they have more than the
-/// others: constant and linear along the readout, or at each point of it; from phase-correction lines (flag 24) of the
-/// same slice, of the same shot or of a scan before it. Three lines of alternating direction, or more, tell that phase
-/// from what spins precess between echoes; two do not. Source: Bruder et al., MRM 23, 1992; Heid, ISMRM 2000, 2014.
+/// Turns readouts that are flagged as reversed (flag 22), and removes their excess phase: constant and linear along the
+/// readout, or at each point of it; from phase-correction lines (flag 24) of the same slice, of the same shot or of a
+/// scan before it. Three or more lines of alternating direction tell that phase from the precession between echoes; two
+/// do not. Source: Bruder et al., MRM 23, 1992; Heid, ISMRM 2000, 2014.
 ///
-/// `refine: entropy`: the first frame of each slice is held until it is whole; what constant and slope more leave its
-/// image with least entropy (gadgets/numerics/epi/ghost_search.h) is taken from this frame's lines and from all later
-/// ones of the slice. Of many coils, the strongest four are looked at.
+/// `refine: entropy`: the first frame of each slice is held until it is whole; the further constant and slope that
+/// leave its image with least entropy (gadgets/numerics/epi/ghost_search.h) are taken from this frame's lines and from
+/// all later ones of the slice. Of many coils, the strongest four are used.
 ///
 /// `b0_drift`: lines also lose the phase by which their shot's navigators precess more than those of the slice's first
-/// shot, so that a drift of the field moves no image, and shots fit together. A scan of navigators of its own (more
-/// than 4 lines) tells no drift.
+/// shot, so that a drift of the field moves no image, and shots fit together. A separate scan of navigators (more than
+/// 4 lines) shows no drift.
 ///
-/// `dual_polarity`: what is left between lines of both ways, and is no straight line, is taken out by kernels that make
+/// `dual_polarity`: the remaining difference of both polarities that is no linear phase is removed by kernels that make
 /// reversed lines from themselves and their neighbours (gadgets/numerics/epi/dual_polarity.h). They are fitted to
-/// calibration lines (flag 20) that came twice, with flag 22 and without, before the slice's first image; of these the
-/// forward ones go on. Frames are held until they are whole, and nothing is searched for in them. Slices excited at
-/// once and encodings of several partitions go without, with a warning.
+/// calibration lines (flag 20) that came twice, with flag 22 and without, before the slice's first image; the forward
+/// ones of these go on. Frames are held until they are whole, and their images are not searched. Simultaneous slices
+/// and encodings of several partitions are done without kernels, with a warning.
 ///
 /// In:  Readouts [readout, coil, sample] of EPI, regular lines in the order of time (ramp_regrid gives such); phase
 ///      correction on the host.
-/// Out: Readouts of images and of calibration that all run forward, without the flag. Phase correction ends here. Other
-///      kinds and encodings pass.
+/// Out: Readouts of images and of calibration, which all run forward, without the flag. Phase correction ends here.
+///      Other kinds and encodings pass.
 /// Meta attributes: epi_correction (linear, pointwise, entropy or none), epi_slope [rad/pixel] and epi_constant [rad]
 /// of the frame's last lines, epi_drift [rad/echo], epi_refined (constant and slope of the refinement),
-/// epi_dual_polarity (what its kernels miss of the references), epi_blips (up: encoding step 1 rises from line to line;
-/// down: it falls, and distortion points the other way), ghost_level and ghost_level_uncorrected: ghost over object, as
-/// the navigators tell.
+/// epi_dual_polarity (the kernels' relative misfit of the references), epi_blips (up: encoding step 1 rises from line
+/// to line; down: it falls, and distortion points the other way), ghost_level and ghost_level_uncorrected: ghost over
+/// object, as the navigators tell.
 ///
-/// Where the header has `multiband`, navigators of several slices at once are compared with such alone for the drift.
+/// Where the header has `multiband`, the drift compares navigators of simultaneous slices only with each other.
 ///
 /// Lines of a slice without navigators are corrected by those of another slice, with a warning; without any, or when
 /// navigators all run the same way, the phase is searched for in the image, with a warning. Slices whose references did
-/// not come both ways, or do not determine kernels, are corrected by navigators alone, with a warning. ClientError for
-/// a header without EPI, and for navigators whose size is not the lines'.
+/// not come both ways, or do not determine kernels, are corrected by navigators alone, with a warning. Throws
+/// ClientError for a header without EPI, and for navigators whose size is not the lines'.
 class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
  public:
   using Options = PhaseOptions;
@@ -67,20 +67,20 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
 
  private:
   using Slice = std::pair<std::uint16_t, std::uint16_t>;  // encoding, slice
-  /// What is known of a slice.
+  /// The state of a slice.
   struct State {
     EchoTrain train;
-    std::optional<OddEvenPhase> phase;           // by the train
-    std::uint64_t phases = 0;                    // how many there have been
-    std::optional<numerics::LinearPhase> found;  // in the slice's own first frame, beyond the phase
+    std::optional<OddEvenPhase> phase;           // from the train
+    std::uint64_t phases = 0;                    // number of phases so far
+    std::optional<numerics::LinearPhase> found;  // in the slice's own first frame, in addition to the phase
     bool without = false;                        // there was no phase then
-    numerics::ProfilePhases factors;             // [2, coil or 1, x]: of lines that run forward, of reversed ones
+    numerics::ProfilePhases factors;             // [2, coil or 1, x]: for lines that run forward, for reversed ones
     std::int64_t coils = 0;                      // of the lines that they were made for
-    std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
-    std::int64_t lines = 0, reversed = 0;                        // of the image since navigators or a frame's end
-    bool references = false;                                     // came among these
-    std::optional<std::uint64_t> frame;                          // whose lines are counted:
-    std::int64_t row = 0, rising = 0;  // its latest one; those above the one before, less others
+    std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // state whose phase they are made of, and its number
+    std::int64_t lines = 0, reversed = 0;                        // lines of the image since navigators or a frame's end
+    bool references = false;                                     // some of these are references
+    std::optional<std::uint64_t> frame;                          // frame whose lines are counted:
+    std::int64_t row = 0, rising = 0;  // its latest row; rows above the previous one, minus others
   };
   using Held = HeldLines;
 
@@ -101,13 +101,13 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<bool> epi_;           // by encoding
-  std::vector<std::int64_t> rows_;  // of the encoded matrix, by encoding
+  std::vector<std::int64_t> rows_;  // rows of the encoded matrix, by encoding
   std::vector<bool> multiband_;     // by encoding
   std::vector<bool> volume_;        // by encoding: several partitions
-  std::vector<double> announced_;   // by encoding: navigators of a shot, as the header says; 0: it does not
+  std::vector<double> announced_;   // by encoding: navigators of a shot that the header announces; 0: none
   std::map<std::int64_t, numerics::ProfileTransform> transforms_;
   std::map<Slice, State> states_;
-  std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators
+  std::unique_ptr<numerics::MemoryShare> paid_;      // for their navigators
   std::map<std::uint64_t, std::vector<Held>> held_;  // by frame
   std::unique_ptr<numerics::MemoryShare> paid_held_;
   std::unique_ptr<DualPolarity> dual_;  // null: not asked for

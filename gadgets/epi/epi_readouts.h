@@ -1,4 +1,4 @@
-// What the gadgets of EPI ask of readouts and their headers.
+// Flags of EPI readouts, as the gadgets of EPI read them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace echotrain {
 
 inline constexpr std::uint64_t kReversedFlag = 1ull << 21;  // flag 22
 
-/// Whether a line is stored from high k to low k.
+/// True if a line is stored from high k to low k.
 inline bool is_reversed(const protocol::AcquisitionHeader& head) { return (head.flags & kReversedFlag) != 0; }
 
 }  // namespace echotrain

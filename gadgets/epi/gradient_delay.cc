@@ -13,7 +13,7 @@ namespace {
 
 using numerics::cdouble;
 
-/// The slope of the phase between reversed lines and others; nothing where it cannot be told.
+/// The slope of the phase between reversed lines and others; no value where it cannot be determined.
 std::optional<double> slope_with(const std::vector<Readouts>& navigators, std::int64_t points,
                                  const numerics::ProfileTransform& transform, const std::vector<float>& weights) {
   const protocol::AcquisitionHeader& first = navigators.front().heads.front();
@@ -74,7 +74,7 @@ std::optional<double> gradient_delay(const std::vector<Readouts>& navigators, st
       return slope_with(navigators, points, transform, weights(late));
     } catch (const std::invalid_argument&) {
       if (late == 0) throw;
-      return std::nullopt;  // samples that are moved so far make no line
+      return std::nullopt;  // samples moved so far make no line
     }
   };
   double before = 0, late = 1;

@@ -1,4 +1,4 @@
-// By how much a readout gradient comes late, by lines without phase encoding.
+// The delay of a readout gradient, estimated from lines without phase encoding.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace echotrain {
 
-/// Lines [coil, x] made of a phase-correction line's samples by the weights [sample, x], in float64.
+/// Makes lines [coil, x] from a phase-correction line's samples by the weights [sample, x], in float64.
 void regular_line(const float* weights, numerics::HostView<const cfloat> samples, numerics::HostView<cfloat> line);
 
-/// The delay [us] at which reversed lines and others, made regular with it, have no linear phase between them: the
-/// samples of a late gradient are moved along its slope, forwards in one direction and backwards in the other, which a
-/// linear phase undoes only where the gradient is flat. By the secant rule from 0 and 1 us on, at most kMostDelay; a
-/// step whose weights std::invalid_argument refuses is halved.
+/// Finds the delay [us] at which reversed lines and others, made regular with it, have no linear phase between them:
+/// the samples of a late gradient are moved along its slope, forwards in one direction and backwards in the other,
+/// which a linear phase undoes only where the gradient is flat. The secant rule starts from 0 and 1 us, up to
+/// kMostDelay; a step whose weights throw std::invalid_argument is halved.
 ///
-/// navigators: phase-correction readouts as they came, whose first slice is looked at; weights: those for a delay, [2,
-/// sample, x], of lines that run forward and of reversed ones, of `points` points. Nothing when no neighbours run in
-/// different directions, or there is no such delay.
+/// navigators: phase-correction readouts as they came, of which the first slice is used; weights: those for a delay,
+/// [2, sample, x], of lines that run forward and of reversed ones, of `points` points. Returns no value when no
+/// neighbours run in different directions, or there is no such delay.
 std::optional<double> gradient_delay(const std::vector<Readouts>& navigators, std::int64_t points,
                                      const std::function<std::vector<float>(double late)>& weights);
 

@@ -21,11 +21,12 @@ namespace {
 using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
-constexpr std::size_t kMostPaths = 8, kMostKinds = 8;                // of an encoding; of readouts
-constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // of a line: solving for it costs their squares
+constexpr std::size_t kMostPaths = 8, kMostKinds = 8;                // trajectories of an encoding; kinds of readouts
+constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // points and samples of a line: solving for it
+                                                                     // costs their squares
 constexpr double kSamePath = 0.002;                                  // steps
 
-/// The samples of readouts whose description has no times of a gradient.
+/// The number of samples of readouts whose description has no times of a gradient.
 std::optional<std::int64_t> described_flat(const protocol::Header& header, std::size_t encoding) {
   const auto description = protocol::trajectory_description(header.xml, encoding);
   if (!description) return std::nullopt;
@@ -105,18 +106,18 @@ void RampRegrid::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   regrid(std::move(readouts), emit);
 }
 
-/// What waits has no lines that it could correct.
+/// Drops waiting phase-correction lines, which have no lines to correct.
 void RampRegrid::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
   for (Space& space : spaces_) space.waiting.clear();
   paid_waiting_->set(0);
 }
 
-/// Whether these readouts wait for others before the gradient's delay is known; finds it when they do not.
+/// True if these readouts wait for others before the gradient's delay is known; finds the delay when they do not.
 bool RampRegrid::waits(const Readouts& readouts) {
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   if (space.delay_us || !space.trapezoid || readouts.trajectory) return false;
   const std::int64_t described = space.trapezoid->samples;
-  // Lines that the description is not of tell nothing of its gradient.
+  // Lines of another kind than the description's tell nothing of its gradient.
   if (readouts.kind == ReadoutKind::calibration && space.waiting.empty() && described != 0 &&
       described != readouts.heads.front().number_of_samples)
     return false;
@@ -153,7 +154,7 @@ void RampRegrid::find_delay(Space& space) {
     scan_->info(
         fmt::format("ramp_regrid: the readout gradient comes {:.2f} us late, by phase-correction lines", *found));
   } catch (const std::invalid_argument&) {
-    // What is wrong with the description is told when it is used.
+    // The fault of the description is reported when the description is used.
   }
 }
 
@@ -183,7 +184,7 @@ RampRegrid::Key RampRegrid::key_of(const AcquisitionHeader& head) {
           std::llround(1000.0 * head.sample_time_us)};
 }
 
-/// Batches of readouts with the same weights.
+/// Splits readouts into batches with the same weights.
 std::vector<Readouts> RampRegrid::split(Readouts&& readouts) const {
   const auto& heads = readouts.heads;
   const auto differ = [](const AcquisitionHeader& a, const AcquisitionHeader& b) { return key_of(a) != key_of(b); };
@@ -214,7 +215,7 @@ std::vector<Readouts> RampRegrid::split(Readouts&& readouts) const {
   return out;
 }
 
-/// Weights of readouts like this one; without sets where they are regular.
+/// The weights of readouts like this one; without sets where they are regular.
 const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   const AcquisitionHeader& head = readouts.heads.front();
   const Key key = key_of(head);
@@ -257,7 +258,7 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   return weights_[key];
 }
 
-/// The gradient with what the readouts say of their samples. std::invalid_argument when that is not what it says.
+/// The gradient with the readouts' facts about their samples. Throws std::invalid_argument when these contradict it.
 numerics::Trapezoid RampRegrid::trapezoid_of(const Space& space, const AcquisitionHeader& head) const {
   numerics::Trapezoid trapezoid = *space.trapezoid;
   if (trapezoid.samples != 0 && trapezoid.samples != head.number_of_samples)
@@ -271,7 +272,7 @@ numerics::Trapezoid RampRegrid::trapezoid_of(const Space& space, const Acquisiti
   return trapezoid;
 }
 
-/// [2, sample, x]: of lines that run forward, and of reversed ones.
+/// [2, sample, x]: for lines that run forward, and for reversed ones.
 std::vector<float> RampRegrid::weights_for(const Space& space, numerics::Trapezoid trapezoid,
                                            const AcquisitionHeader& head, double late) const {
   std::vector<double> positions = numerics::trapezoid_positions(trapezoid, space.points, late);
@@ -298,7 +299,7 @@ RampRegrid::Weights RampRegrid::made_for(const Space& space, const AcquisitionHe
   return out;
 }
 
-/// The number of a readout's trajectory among those whose weights are known.
+/// The number of a readout's trajectory among those with known weights.
 std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* path, std::int64_t dims) {
   Space& space = spaces_[head.encoding_space_ref];
   std::vector<Path>& paths = space.paths;
@@ -356,7 +357,7 @@ void RampRegrid::upload(Weights& weights, std::int64_t samples, std::int64_t poi
   weights.device = scan_->compute.upload<float>({weights.host.data(), {weights.sets, samples, points}});
 }
 
-/// Phase-correction lines lie on the host, where they are summed in float64.
+/// Combines samples. Phase-correction lines lie on the host, where they are summed in float64.
 void RampRegrid::combine(Readouts& readouts, const Weights& weights, const std::vector<std::int32_t>& sets,
                          std::int64_t points) {
   const auto count = static_cast<std::int64_t>(readouts.heads.size());

@@ -1,4 +1,4 @@
-// Readouts sampled on the ramps of their gradient become regular lines.
+// RampRegrid turns readouts sampled on the ramps of their gradient into regular lines.
 #pragma once
 
 #include <array>
@@ -16,26 +16,27 @@
 
 namespace echotrain {
 
-/// Makes lines of the encoded matrix' points of EPI's readouts. Where their samples lie comes from a trajectory that
-/// the readouts bring (its x, in the pipeline's trajectory_unit), or from the header's trajectoryDescription:
-/// rampUpTime, flatTopTime, rampDownTime, acqDelayTime [us], numSamples, and dwellTime [us] where readouts have no
-/// sample time. Reversed readouts stay in the order of time and keep their flag: epi_phase_correction turns them.
+/// Makes lines with the encoded matrix' number of points from EPI's readouts. The positions of their samples come from
+/// a trajectory that the readouts bring (its x, in the pipeline's trajectory_unit), or from the header's
+/// trajectoryDescription: rampUpTime, flatTopTime, rampDownTime, acqDelayTime [us], numSamples, and dwellTime [us]
+/// where readouts have no sample time. Reversed readouts stay in the order of time and keep their flag:
+/// epi_phase_correction turns them.
 ///
 /// In:  Readouts [readout, coil, sample], imaging, calibration and phase correction (on the host).
-/// Out: the same with encoded matrix x samples and no trajectory; the centre of k-space is sample floor(n/2) of a line
-///      that was not reversed. Readouts of other encodings and kinds pass, and so do those that are regular already.
+/// Out: readouts with encoded matrix x samples and no trajectory; the centre of k-space is sample floor(n/2) of a line
+///      that was not reversed. Readouts of other encodings and kinds pass, and so do regular ones.
 ///
 /// A description with numSamples and none of the gradient's times says that all samples were taken where the gradient
 /// is flat (GE's converter without ramp sampling): such readouts are regular, also where they are shorter than the
 /// matrix, and pass.
 ///
-/// `delay: navigators`: a gradient that comes late moves samples on ramps otherwise than those of its flat part, so
-/// that no phase along x undoes it. Phase-correction lines wait for the first other line; then those of their first
-/// slice tell the delay of the scan's gradient (gadgets/epi/gradient_delay.h), which a text says. Where they do not,
-/// `delay_us` is taken, as with `delay: given`.
+/// `delay: navigators`: a late gradient moves samples on ramps otherwise than those of its flat part, so that no phase
+/// along x undoes it. Phase-correction lines wait for the first other line; then those of their first slice give the
+/// delay of the scan's gradient (gadgets/epi/gradient_delay.h), which a text reports. Where they do not, `delay_us` is
+/// used, as with `delay: given`.
 ///
-/// A header without a description, or whose description does not fit the readouts, gets a warning: readouts
-/// with as many samples as the matrix has points are then taken for regular lines. ClientError for others.
+/// A header without a description, or whose description does not fit the readouts, gets a warning: readouts with as
+/// many samples as the matrix has points are then taken for regular lines. Throws ClientError for others.
 class RampRegrid final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -66,14 +67,14 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
   };
   struct Space {
     bool epi = false;
-    std::int64_t points = 0;                       // of a regular line
-    double to_steps = 1;                           // from the trajectory's unit
+    std::int64_t points = 0;                       // points of a regular line
+    double to_steps = 1;                           // factor from the trajectory's unit
     std::optional<numerics::Trapezoid> trapezoid;  // samples and dwell are 0 where the description has none
-    std::optional<std::int64_t> flat_samples;      // of a description without a gradient: sampled where it is flat
+    std::optional<std::int64_t> flat_samples;      // for a description without a gradient: samples on its flat part
     std::string without;                           // why there is no trapezoid
-    std::vector<Path> paths;                       // that came with readouts, all of as many samples
+    std::vector<Path> paths;                       // trajectories that came with readouts, all of as many samples
     Weights along_paths;
-    std::optional<double> delay_us;  // of the gradient; empty: not known yet
+    std::optional<double> delay_us;  // delay of the gradient; empty: not known yet
     std::vector<Readouts> waiting;   // phase correction, until it is known
   };
   using Key = std::array<std::int64_t, 5>;  // encoding, samples, those discarded at both ends, dwell time [ns]
@@ -98,7 +99,7 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
   std::vector<Space> spaces_;
   std::unique_ptr<numerics::MemoryShare> paid_waiting_;
   std::map<Key, Weights> weights_;
-  std::unique_ptr<numerics::MemoryShare> paid_;  // of all weights on the host
+  std::unique_ptr<numerics::MemoryShare> paid_;  // for all weights on the host
 };
 
 }  // namespace echotrain

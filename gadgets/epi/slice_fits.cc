@@ -9,7 +9,7 @@ numerics::ContextOptions beside(Scan& scan) {
   return {.stop_token = scan.compute.stop_token(), .group = scan.compute.group(), .account = scan.compute.account()};
 }
 
-/// Of all slices, with all sources and with what is left of them at either end of a frame.
+/// Bytes of all slices' kernels, with all sources and with those that are left at either end of a frame.
 std::uint64_t most_bytes(const SliceGroup& group, const numerics::SliceGrappaOptions& options) {
   const auto slices = static_cast<std::int64_t>(group.blocks.size());
   return static_cast<std::uint64_t>(slices * (options.kernel_y + 1) * group.coils() * group.coils() * options.kernel_x *
@@ -39,7 +39,7 @@ SliceFits::SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options, bo
 }
 
 SliceFits::~SliceFits() {
-  for (auto& [key, job] : jobs_) job->taken = true;  // the thread leaves out what nobody asks for
+  for (auto& [key, job] : jobs_) job->taken = true;  // the thread leaves out jobs that nobody asks for
   if (!thread_.joinable()) return;
   if (!started_) given_.set_value({});
   thread_.join();
@@ -89,7 +89,7 @@ void SliceFits::drop(const Key& key) {
   if (found == jobs_.end()) return;
   const std::shared_ptr<Job> job = std::move(found->second);
   jobs_.erase(found);
-  if (job->taken.exchange(true)) return;  // the thread has begun, and keeps what it makes until its end
+  if (job->taken.exchange(true)) return;  // the thread has begun, and keeps the memory that it uses until its end
   job->group = {};
   paid_->set(paid_->bytes() - job->bytes);
 }

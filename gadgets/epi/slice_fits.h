@@ -1,4 +1,5 @@
-// Kernels of groups of simultaneous slices, made beside the frames that come meanwhile.
+// SliceFits makes the kernels of groups of simultaneous slices in the background, beside the frames that come
+// meanwhile.
 #pragma once
 
 #include <atomic>
@@ -17,52 +18,52 @@
 
 namespace echotrain {
 
-/// What the kernels of a group are made of.
+/// The input for the kernels of a group.
 struct SliceGroup {
-  std::vector<HostArray<cfloat>> blocks;  ///< [coil, y, x] of each slice: reference lines without gaps
-  std::vector<double> turns;              ///< of each slice: numerics::SliceReference
-  std::int64_t step = 1, lines = 0;       ///< of frames
+  std::vector<HostArray<cfloat>> blocks;  ///< [coil, y, x] for each slice: reference lines without gaps
+  std::vector<double> turns;              ///< for each slice, as in numerics::SliceReference
+  std::int64_t step = 1, lines = 0;       ///< step and number of frames' lines
 
   std::int64_t coils() const { return blocks.front().shape()[0]; }
   std::int64_t samples() const { return blocks.front().shape()[2]; }
 };
 
-/// Kernels of groups, by numerics::fit_slices() on the host: the same bits wherever they are made. After start(), they
-/// are made one after another on a thread, which ends with this object, after the fit that it is in. For the thread
-/// that made it.
+/// Kernels of groups, by numerics::fit_slices() on the host: the same bits on every thread. After start(), they are
+/// made one after another on a thread, which ends with this object, after its current fit. Only the thread that made
+/// this object may use it.
 class SliceFits {
  public:
   using Key = std::pair<std::uint16_t, std::uint16_t>;  // encoding, and the slice that readouts name
-  /// `beside`: with such a thread. It is there from now on, as a scan's thread may have a core of its own later (option
+  /// `beside`: makes that thread. It is made now, because a scan's thread may have a core of its own later (option
   /// `latency` of the server), which the threads that it starts then would share.
   SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options, bool beside);
   ~SliceFits();
   SliceFits(const SliceFits&) = delete;
   SliceFits& operator=(const SliceFits&) = delete;
 
-  /// Whether start() is to be called: there is a thread, and it has no work yet.
+  /// True if start() may be called: there is a thread, and it has no work yet.
   bool may_start() const { return thread_.joinable() && !started_; }
-  /// To be called once, with the groups in the order in which their frames are expected.
+  /// Starts the fits; call it once, with the groups in the order in which their frames are expected.
   void start(std::vector<std::pair<Key, SliceGroup>> groups);
-  /// Whether start() was given this group, for frames of as many lines, coils and samples.
+  /// True if start() was given this group, for frames of as many lines, coils and samples.
   bool has(const Key& key, std::int64_t lines, std::int64_t coils, std::int64_t samples) const;
-  /// The kernels of such a group, which is forgotten. The caller makes those whose turn has not come, and so waits for
-  /// one fit at most. Throws what fit_slices() throws.
+  /// Returns the kernels of such a group, and forgets the group. The caller makes those whose turn has not come, and so
+  /// waits for one fit at most. Throws as fit_slices() does.
   numerics::GrappaKernels take(const Key& key);
-  /// Forgets a group that start() was given, if it was: its references have changed.
+  /// Forgets a group that start() was given, if it was, because its references have changed.
   void drop(const Key& key);
-  /// Those of another group, by the caller.
+  /// Makes the kernels of another group, on the caller's thread.
   numerics::GrappaKernels make(const SliceGroup& group);
 
  private:
-  /// Kernels whose weights no context keeps: contexts belong to one thread each.
+  /// Kernels whose weights no context keeps, because contexts belong to one thread each.
   struct Fitted {
     numerics::GrappaKernels kernels;
     std::vector<cfloat> weights;
   };
   struct Job {
     SliceGroup group;
-    std::uint64_t bytes = 0;  // of the weights, at most
+    std::uint64_t bytes = 0;  // upper bound of the weights
     std::atomic<bool> taken = false;
     std::promise<Fitted> promise;
   };
@@ -73,10 +74,10 @@ class SliceFits {
   const numerics::SliceGrappaOptions options_;
   numerics::Context own_;                        // of the caller, on the CPU
   std::unique_ptr<numerics::Context> aside_;     // of the thread
-  std::map<Key, std::shared_ptr<Job>> jobs_;     // that were not asked for yet
+  std::map<Key, std::shared_ptr<Job>> jobs_;     // jobs that were not asked for yet
   std::unique_ptr<numerics::MemoryShare> paid_;  // for their weights
   bool started_ = false;
-  std::promise<std::vector<std::shared_ptr<Job>>> given_;  // to the thread
+  std::promise<std::vector<std::shared_ptr<Job>>> given_;  // groups given to the thread
   std::thread thread_;
 };
 

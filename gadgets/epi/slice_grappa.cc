@@ -27,7 +27,7 @@ constexpr std::int64_t kMostAtOnce = 32;  // slices of a group
 using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
-/// Lines [first, last] of those that came, the most without a gap; nothing where none came.
+/// The longest run of lines [first, last] without a gap; no value where none came.
 std::optional<std::array<std::int64_t, 2>> longest_run(std::vector<std::int64_t> lines) {
   std::sort(lines.begin(), lines.end());
   std::optional<std::array<std::int64_t, 2>> best;
@@ -39,14 +39,14 @@ std::optional<std::array<std::int64_t, 2>> longest_run(std::vector<std::int64_t>
   return best;
 }
 
-/// The lines of a frame: which readout brings each, from the first one on in steps.
+/// The lines of a frame, with the readout of each, from the first one on in steps.
 struct FrameLines {
   std::int64_t first = 0, step = 1;
-  std::vector<const AcquisitionHeader*> heads;  // null: did not come
-  std::vector<std::vector<std::int32_t>> rows;  // of each batch's readouts; -1: counts no more, or lies between
+  std::vector<const AcquisitionHeader*> heads;  // null: it did not come
+  std::vector<std::vector<std::int32_t>> rows;  // for each batch's readouts; -1: a duplicate, or between lines
   std::int64_t count() const { return static_cast<std::int64_t>(heads.size()); }
 
-  /// From the line `from` on, as many as `lines`; those that did not come have no heads.
+  /// Widens the frame to as many lines as `lines`, from the line `from` on; missing lines have no heads.
   void widen(std::int64_t from, std::int64_t lines) {
     const auto before = static_cast<std::int32_t>((first - from) / step);
     heads.insert(heads.begin(), static_cast<std::size_t>(before), nullptr);
@@ -171,13 +171,13 @@ void SliceGrappa::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   separate(std::move(held), emit);
 }
 
-/// What is held belongs to frames that never became whole.
+/// Drops held readouts, whose frames never became whole.
 void SliceGrappa::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
   held_.clear();
   paid_held_->set(0);
 }
 
-/// Frames keep numbers of their own, though one becomes several.
+/// Passes readouts on. Frames keep separate numbers, though one becomes several.
 void SliceGrappa::pass(Readouts&& readouts, const Emit<Readouts>& emit) const {
   Frame frame = *readouts.frame;
   frame.id *= static_cast<std::uint64_t>(most_);
@@ -194,7 +194,7 @@ bool SliceGrappa::has_kernels(const Owner& slice) const {
   return groups_.contains({slice.first, static_cast<std::uint16_t>(slice.second % groups)});
 }
 
-/// Keeps a copy of reference lines: gadgets after this one may change theirs.
+/// Keeps a copy of reference lines, because gadgets after this one may change theirs.
 void SliceGrappa::learn(const Readouts& readouts) {
   const auto& heads = readouts.heads;
   const numerics::Shape& shape = readouts.data.shape();
@@ -224,7 +224,7 @@ void SliceGrappa::learn(const Readouts& readouts) {
   }
 }
 
-/// Lines first to last of a slice's references [coil, y, x]; of lines that came several times the last one.
+/// Lines first to last of a slice's references [coil, y, x]; of lines that came several times, the last one.
 HostArray<cfloat> SliceGrappa::block_of(const Slice& slice, std::int64_t first, std::int64_t last) const {
   const numerics::Shape& shape = slice.references.front().data.shape();
   const std::int64_t coils = shape[1], samples = shape[2], count = last - first + 1;
@@ -239,7 +239,7 @@ HostArray<cfloat> SliceGrappa::block_of(const Slice& slice, std::int64_t first, 
   return block;
 }
 
-/// Turns of each slice's phase from acquired line to acquired line.
+/// The turns of each slice's phase from acquired line to acquired line.
 std::vector<double> SliceGrappa::turns_of(const Space& space, const Owner& owner) const {
   std::vector<double> turns;
   double z = 0;
@@ -261,7 +261,8 @@ std::vector<double> SliceGrappa::turns_of(const Space& space, const Owner& owner
   return turns;
 }
 
-/// The kernels of a group, made for as many lines. Those for another number of lines are made anew of what is kept.
+/// The kernels of a group, made for as many lines. Those for another number of lines are made anew from the kept
+/// references.
 SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t first, std::int64_t lines,
                                            std::int64_t coils, std::int64_t samples) {
   const auto [at, is_new] = groups_.try_emplace(owner);
@@ -293,7 +294,7 @@ SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t firs
   return group;
 }
 
-/// What the kernels of a group are made of. std::invalid_argument where reference lines are missing.
+/// The input for the kernels of a group. Throws std::invalid_argument where reference lines are missing.
 SliceGroup SliceGrappa::references_of(const Owner& owner, std::int64_t frame_lines, std::int64_t coils,
                                       std::int64_t samples) const {
   const Space& space = spaces_[owner.first];
@@ -341,7 +342,7 @@ void SliceGrappa::fit(Group& group, const Owner& owner, std::int64_t coils) {
   group.rows = numerics::plan_slices(compute, group.kernels, group.hybrid, spaces_[owner.first].factor);
 }
 
-/// Begins the fits of the groups that come after this one: their frames are expected in the order of their references.
+/// Begins the fits of the groups that follow this one: their frames are expected in the order of their references.
 void SliceGrappa::fit_others(const Group& group, const Owner& owner, std::int64_t coils) {
   const auto here = std::find(order_.begin(), order_.end(), owner);
   std::rotate(order_.begin(), here, order_.end());
@@ -351,7 +352,7 @@ void SliceGrappa::fit_others(const Group& group, const Owner& owner, std::int64_
     try {
       others.emplace_back(other, references_of(other, group.lines, coils, group.samples));
     } catch (const std::invalid_argument&) {
-      // Told when a frame of the group comes.
+      // The error is reported when a frame of the group comes.
     }
   }
   fits_->start(std::move(others));

@@ -1,4 +1,4 @@
-// Slices that were excited at once become frames of their own.
+// SliceGrappa separates slices that were excited at once (SMS) into frames of their own.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace echotrain {
 
-/// Simultaneous multi-slice scans (SMS, multi-band): makes one frame for each slice of one for all
-/// (gadgets/numerics/multiband). The header's `multiband` says how many slices are excited at once, F; of S slices,
-/// readouts for images of slice g hold the slices g, g + S/F, g + 2 S/F, ..., S being that of the header's limits.
-/// Kernels come from calibration readouts (flag 20) of these slices, excited one by one, the longest run of lines
-/// without a gap, before the first frame; they are kept for the scan, and the same lines serve the slices' GRAPPA. The
-/// first frame waits for those of its group; with a GPU, others are made beside the frames that come (SliceFits).
+/// Reconstructs simultaneous multi-slice scans (SMS, multi-band): makes one frame per slice from a frame of all
+/// (gadgets/numerics/multiband). The header's `multiband` tells the number F of slices excited at once; of S slices,
+/// readouts for images of slice g hold the slices g, g + S/F, g + 2 S/F, ..., with S from the header's limits. Kernels
+/// come from calibration readouts (flag 20) of these slices, excited one by one, the longest run of lines without a
+/// gap, before the first frame; they are kept for the scan, and the same lines serve the slices' GRAPPA. The first
+/// frame waits for those of its group; with a GPU, others are made in the background (SliceFits).
 ///
 /// Blips along z (blipped CAIPI: Setsompop et al., MRM 67, 2012) turn the phase of slice m from acquired line to
 /// acquired line by deltaKz * z_m turns, z_m being the spacings dZ up to it, or where the header has none the distance
@@ -34,10 +34,10 @@ namespace echotrain {
 /// Positions of slices are those of their reference lines. Meta attributes: multiband, slice_grappa_residual (of the
 /// fit).
 ///
-/// Frames whose slices have no reference lines that make kernels pass as they are, slices on top of each other, with a
-/// warning. Lines of images that come twice count once. ClientError for slices that are no multiple of the factor, for
-/// reference lines of other coils or samples than the lines of images, and where a gadget before has given each slice
-/// virtual coils of its own.
+/// Frames whose slices lack reference lines for kernels pass unchanged, with slices on top of each other, with a
+/// warning. Lines of images that come twice count once. Throws ClientError for slices that are no multiple of the
+/// factor, for reference lines of other coils or samples than the lines of images, and where an earlier gadget has
+/// given each slice its own virtual coils.
 class SliceGrappa final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -59,7 +59,7 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
 
  private:
   struct Space {
-    std::int64_t factor = 1, groups = 1;  // slices at once, and how many such sets there are
+    std::int64_t factor = 1, groups = 1;  // slices at once, and number of such sets
     std::int64_t step = 1;                // of acquired lines
     double centre = 0;                    // line of the centre of k-space
     double delta_kz = 0;
@@ -69,17 +69,17 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
     std::vector<std::uint16_t> lines;
     HostArray<cfloat> data;  // [readout, coil, sample]
   };
-  /// What is kept of a slice.
+  /// The stored data of a slice.
   struct Slice {
     std::vector<Reference> references;  // until its kernels are made
     std::optional<protocol::AcquisitionHeader> head;
   };
-  /// Kernels of a group of slices, for frames of as many lines.
+  /// The kernels of a group of slices, for frames of as many lines.
   struct Group {
     numerics::GrappaKernels kernels;
     numerics::HybridKernels hybrid;
     numerics::LineCorrections rows;
-    std::vector<double> turns;  // of each slice
+    std::vector<double> turns;  // for each slice
     std::int64_t first = 0, lines = 0, samples = 0;
     bool failed = false;
   };
@@ -101,15 +101,15 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
-  std::int64_t most_ = 1;  // slices that one frame makes
+  std::int64_t most_ = 1;  // the most slices that one frame makes
   std::map<Owner, Slice> slices_;
-  std::vector<Owner> order_;  // of groups, as their references came
+  std::vector<Owner> order_;  // groups, in the order of their references
   std::unique_ptr<SliceFits> fits_;
   std::map<Owner, Group> groups_;                        // by encoding and the slice that readouts name
   std::map<std::uint64_t, std::vector<Readouts>> held_;  // by frame
   std::unique_ptr<numerics::MemoryShare> paid_held_;
   Array<cfloat> ones_;
-  std::vector<std::shared_ptr<bool>> slice_coils_;  // of gadgets before: whether slices have coils of their own
+  std::vector<std::shared_ptr<bool>> slice_coils_;  // from earlier gadgets: true if slices have coils of their own
 };
 
 }  // namespace echotrain

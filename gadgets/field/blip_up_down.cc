@@ -80,7 +80,7 @@ void BlipUpDown::find(State& state) const {
                     a.text(), b.text()));
   const HostArray<float> one = magnitude(state.first[up]), other = magnitude(state.first[down]);
   HostArray<float> shift = compute.allocate_host<float>(one.shape()), back = compute.allocate_host<float>(one.shape());
-  constexpr std::uint64_t kWorkBytes = 192;  // of a voxel, while the shift is found
+  constexpr std::uint64_t kWorkBytes = 192;  // working bytes per voxel, while the shift is found
   numerics::MemoryShare work(compute.account());
   work.grow_to(static_cast<std::uint64_t>(shift.size()) * kWorkBytes);
   numerics::BlipPairFacts facts;

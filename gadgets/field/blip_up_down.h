@@ -1,4 +1,4 @@
-// Echo-planar images without distortion, by images whose blips run the other way.
+// BlipUpDown corrects the distortion of echo-planar images by images with opposite blips.
 #pragma once
 
 #include <array>
@@ -13,20 +13,20 @@
 
 namespace echotrain {
 
-/// Tells the distortion of each slice by its first two images of opposite blips (gadgets/numerics/field/blip_pair.h),
-/// and takes it out of these and of all later images of the slice: voxels are moved along y, the axis of phase
-/// encoding, and get the brightness that their signal had (gadgets/numerics/field/unwarp.h). What blips an image has
-/// stands in its meta attribute epi_blips, up or down, which epi_phase_correction writes. Images of all coils are told
-/// by their root sum of squares. Belongs before gadgets that turn or crop images; volumes for z-smooth shifts:
-/// stack_slices before.
+/// Estimates the distortion of each slice from its first two images of opposite blips
+/// (gadgets/numerics/field/blip_pair.h), and corrects these and all later images of the slice: voxels are moved along
+/// y, the axis of phase encoding, and get the brightness that their signal had (gadgets/numerics/field/unwarp.h). The
+/// polarity of an image's blips is in its meta attribute epi_blips, up or down, which epi_phase_correction writes.
+/// Images of several coils count by their root sum of squares. Belongs before gadgets that turn or crop images; for
+/// shifts that are smooth along z, put stack_slices before it.
 ///
-/// A slice's images wait for the first one of the other polarity. More than `wait` of them leave as they are, with a
-/// warning, and so do images without epi_blips and those that the scan's end finds waiting. G-factors and images in
+/// A slice's images wait for the first one of the other polarity. More than `wait` of them leave uncorrected, with a
+/// warning, and so do images without epi_blips and those that still wait at the scan's end. G-factors and images in
 /// units of SNR are moved without the factor. Waits for the device, once per slice.
-/// Meta attributes: blip_up_down, the largest shift in voxels, or none; blip_difference: by how much the pair differed
-/// before and after, as parts of its mean.
+/// Meta attributes: blip_up_down, the largest shift in voxels, or none; blip_difference: the pair's difference before
+/// and after, as parts of its mean.
 ///
-/// ClientError when images of a slice have another size.
+/// Throws ClientError when images of a slice have another size.
 class BlipUpDown final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {
@@ -47,10 +47,10 @@ class BlipUpDown final : public Gadget<CoilImages, CoilImages> {
  private:
   enum Polarity : std::size_t { up, down };
   struct State {
-    std::array<Array<cfloat>, 2> first;  // of each polarity, until the shifts are known
+    std::array<Array<cfloat>, 2> first;  // one of each polarity, until the shifts are known
     std::vector<std::pair<CoilImages, Polarity>> waiting;
     bool gave_up = false;
-    std::array<Array<float>, 2> shifts;  // [z, y, x] of up, of down; empty until known
+    std::array<Array<float>, 2> shifts;  // [z, y, x] for up, for down; empty until known
     double largest = 0, before = 0, after = 0;
   };
   HostArray<float> magnitude(const Array<cfloat>& images) const;

@@ -43,7 +43,7 @@ void DistortionCorrection::start(const protocol::Header& header, Scan& scan) {
   fields_of_view_ = FieldsOfView(header);
 }
 
-/// By how many voxels of an image of so many rows a field of 1 Hz moves the signal.
+/// The number of voxels, in an image of so many rows, by which a field of 1 Hz moves the signal.
 double DistortionCorrection::voxels_per_hz(const Frame& frame, std::int64_t rows) const {
   // A row of k-space is a cycle over the encoded field of view, which is `rows` voxels over the image's.
   double encoded = static_cast<double>(rows);
@@ -63,7 +63,8 @@ const DistortionCorrection::Shifts& DistortionCorrection::shifts_of(const Frame&
     kept_.splice(kept_.begin(), kept_, found);
     return kept_.front();
   }
-  kept_.remove_if([&](const Shifts& each) { return each.slice == slice && each.map != map; });  // replaced since
+  kept_.remove_if([&](const Shifts& each) { return each.slice == slice && each.map != map; });  // the map was replaced
+                                                                                                // since
   HostArray<float> shift = field_map_of(*scan_, slice, image);
   const auto most = static_cast<double>(image[1]);
   double largest = 0;

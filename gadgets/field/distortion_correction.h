@@ -1,4 +1,4 @@
-// Echo-planar images without the distortion of a field that was off.
+// DistortionCorrection corrects echo-planar images by a field map.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace echotrain {
 
-/// Moves voxels back along y, the axis of phase encoding, by the field map over the bandwidth of a voxel, and gives
-/// them the brightness that their signal had before it was stretched or compressed (Jezzard & Balaban, MRM 34, 1995).
-/// The map is an image of role field_map in the place of the undistorted object, over the image's field of view.
-/// Belongs before gadgets that turn or crop images. G-factors and images in units of SNR are moved without the factor.
-/// Meta attribute: distortion_correction, the largest shift in voxels.
+/// Moves voxels back along y, the axis of phase encoding, by the field map over the bandwidth of a voxel, and restores
+/// their brightness where the signal was stretched or compressed (Jezzard & Balaban, MRM 34, 1995). The map is an image
+/// of role field_map in the place of the undistorted object, over the image's field of view. Belongs before gadgets
+/// that turn or crop images. G-factors and images in units of SNR are moved without the factor. Meta attribute:
+/// distortion_correction, the largest shift in voxels.
 class DistortionCorrection final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {
@@ -39,7 +39,7 @@ class DistortionCorrection final : public Gadget<CoilImages, CoilImages> {
   struct Shifts {
     std::uint16_t slice;
     double voxels_per_hz;
-    std::shared_ptr<void> map;  // the side image that they were made of
+    std::shared_ptr<void> map;  // the side image that they were made from
     Array<float> shift;         // [z, y, x]
     double largest;
   };

@@ -62,7 +62,7 @@ void FieldMap::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     return scan_->info(fmt::format("field_map: images of contrast {} are not used", contrast));
   const auto found = waiting_.find(key);
   if (found == waiting_.end() || found->second.frame->key.contrast == contrast) {
-    // The partner of an earlier repetition will not come.
+    // The partner from an earlier repetition will not come.
     const auto place = [](FrameKey of) {
       of.repetition = 0;
       return of;
@@ -87,7 +87,7 @@ void FieldMap::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   numerics::gather_from_coils(compute, early.data.view(), late.data.view(), product.view());
   const HostArray<cfloat> host = compute.download<cfloat>(product.view());
   HostArray<float> hz = compute.allocate_host<float>({n[1], n[2], n[3]});
-  constexpr std::uint64_t kWorkBytes = 160;  // of a voxel, while the map is made
+  constexpr std::uint64_t kWorkBytes = 160;  // working bytes per voxel, while the map is made
   numerics::MemoryShare work(compute.account());
   work.grow_to(static_cast<std::uint64_t>(hz.size()) * kWorkBytes);
   numerics::FieldMapFacts facts;

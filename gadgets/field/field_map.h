@@ -1,4 +1,4 @@
-// A field map of two echoes.
+// FieldMap makes a field map from two echoes.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace echotrain {
 
 /// Joins the images of two contrasts to a map of the main field in Hz, positive where the phase of images grows with
 /// the echo time: the phase of sum_c late_c conj(early_c) over 2 pi times the echoes' distance, unwrapped, smoothed and
-/// continued where there is no signal. Images of other contrasts end here. The map is real, of one channel, with the
+/// extrapolated where there is no signal. Images of other contrasts end here. The map is real, of one channel, with the
 /// frame of the early echo; `image: {component: real}` after it makes an image of it, which a branch of role field_map
 /// gives to the gadgets that correct for it, and which a client may keep and send. Waits for the device, once per map.
-/// Meta attributes: field_map_regions (how many parts of the object do not touch; their maps may differ by multiples of
-/// field_map_wrap), field_map_wrap [Hz]. Method: see gadgets/numerics/field/field_map.h.
+/// Meta attributes: field_map_regions (number of parts of the object that do not touch; their maps may differ by
+/// multiples of field_map_wrap), field_map_wrap [Hz]. Method: see gadgets/numerics/field/field_map.h.
 class FieldMap final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {
@@ -29,7 +29,7 @@ class FieldMap final : public Gadget<CoilImages, CoilImages> {
       "Joins the images of two echoes to a map of the main field in Hz, unwrapped and smoothed.";
   static Parameters<Options> parameters();
 
-  /// std::invalid_argument when both echoes are one.
+  /// Throws std::invalid_argument when both echoes are one.
   explicit FieldMap(Options options);
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;

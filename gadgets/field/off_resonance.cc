@@ -12,7 +12,7 @@ Parameters<OffResonanceImages::Options> OffResonanceImages::parameters() {
       .group("gridding", &Options::gridding, gridding_parameters());
 }
 
-/// Where readouts make shots, a frame must begin with one, which the readouts that enter a window need not do.
+/// Where readouts make shots, a frame must begin with one; the readouts that enter a window need not.
 Delivery OffResonanceImages::delivery(const Options& options) {
   const Delivery most = FrameGridder::delivery(options.gridding);
   return most == Delivery::windows && options.field.shot_readouts > 1 ? Delivery::parts : most;

@@ -1,4 +1,4 @@
-// Gridding of samples that were taken while the field was off.
+// OffResonanceImages grids samples and corrects their off-resonance.
 #pragma once
 
 #include "gadgets/api/gadget.h"
@@ -7,9 +7,9 @@
 
 namespace echotrain {
 
-/// The conjugate phase reconstruction: stands where gridding, fft and deapodization stand, and grids each sample once
-/// for each segment of time. Segments travel as channels of one grid, so that readouts are gridded as they come. How
-/// many segments and what error they have is in the image's meta attributes. Source: see
+/// Does the conjugate phase reconstruction in the place of gridding, fft and deapodization, and grids each sample once
+/// for each segment of time. Segments are channels of one grid, so that readouts are gridded as they come. The number
+/// of segments and their error are in the image's meta attributes. Source: see
 /// gadgets/numerics/off_resonance/off_resonance.h.
 class OffResonanceImages final : public Gadget<Samples, CoilImages> {
  public:

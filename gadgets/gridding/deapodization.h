@@ -1,11 +1,11 @@
-// Undoes the gridding kernel's shading and cuts the oversampled field of view.
+// Deapodization undoes the gridding kernel's shading and crops the oversampled field of view.
 #pragma once
 
 #include "gadgets/api/gadget.h"
 
 namespace echotrain {
 
-/// image = oversampled image / transform of the kernel that was used, cut about the centre to the image's extents.
+/// image = oversampled image / transform of the kernel, cut about the centre to the image's extents.
 class Deapodization final : public Gadget<OversampledImages, CoilImages> {
  public:
   struct Options {};

@@ -26,7 +26,7 @@ using numerics::HostView;
       "the density weights sum to nothing: all samples lie at one point, or the weights sent with the data are zero");
 }
 
-/// `timing`, in which all readouts so far agree, with these readouts.
+/// Merges `timing`, in which all readouts so far agree, with that of these readouts.
 void add_timing(const Readouts& readouts, SampleTiming& timing) {
   for (const auto& head : readouts.heads) {
     const SampleTiming own{.interval_s = 1e-6 * static_cast<double>(head.sample_time_us),
@@ -103,7 +103,7 @@ void DensityCompensation::check(const Readouts& readouts, const SampleSpace& spa
         space.dims + 1, have));
 }
 
-/// Whether a readout's weights depend on it alone. `counted`: the frame rule says how many readouts make a frame.
+/// True if a readout's weights depend on it alone. `counted`: the frame rule fixes the number of readouts in a frame.
 bool DensityCompensation::weights_per_readout(const Options& options, bool counted) {
   if (options.normalize != "none") return false;
   if (options.method == "ramp") return options.share == "equal" && counted;
@@ -121,8 +121,8 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
     check(readouts, spaces_.at(frame->key.encoding));
     open.readouts += readouts.data.shape()[0];
     add_timing(readouts, open.timing);
-    decltype(readouts.heads)().swap(readouts.heads);  // only memory that the session's budget counts is kept
-    // The readouts of a window's frame come all at once, so there is nothing to do ahead.
+    decltype(readouts.heads)().swap(readouts.heads);  // keeps only memory that the session's budget counts
+    // The readouts of a window's frame come all at once, so no work can be done ahead.
     if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
     open.batches.push_back(std::move(readouts));
     if (!open.paid) open.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
@@ -144,7 +144,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
 
 void DensityCompensation::give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit) {
   const std::shared_ptr<const Frame>& frame = readouts.frame;
-  // Decided once: what comes later may begin a shorter trajectory.
+  // This is decided once: later readouts may begin a shorter trajectory.
   const bool starts = open.batches.empty();
   if (starts) {
     open.expected = known_.beginning(*frame, readouts.data.shape()[2], trajectory_of(readouts));
@@ -194,7 +194,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     numerics::to_sample_major(scan_->compute, readouts.data.view(), out.data.view(), 0);
   }
   open.given += count;
-  if (out.last && !(std::abs(open.weights_sum) > 0)) refuse_weights();  // no image can be made of zero weights
+  if (out.last && !(std::abs(open.weights_sum) > 0)) refuse_weights();  // zero weights make no image
   emit(std::move(out));
 }
 
@@ -265,7 +265,8 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   made->components = batches.front().trajectory.shape()[2];
   std::int64_t points = 0;
   for (const auto& part : parts) points += part.size();
-  // The trajectory as it came, and its positions and weights; and what working these out takes for a while.
+  // Pays for the trajectory as it came, and its positions and weights; and, for a while, for the memory to compute
+  // them.
   const auto count = static_cast<std::uint64_t>(points / made->components);
   const std::shared_ptr<numerics::MemoryAccount>& account = scan_->compute.account();
   const auto paid = std::make_shared<numerics::MemoryShare>(account);

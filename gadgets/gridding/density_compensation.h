@@ -1,4 +1,4 @@
-// Weights each sample of non-Cartesian readouts by the k-space it stands for.
+// DensityCompensation weights each sample of non-Cartesian readouts by the k-space it stands for.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace echotrain {
 /// on an axis are dropped with a warning; a scan in which most are dropped is refused, and the error names the likely
 /// unit.
 ///
-/// A frame that repeats a trajectory met before, in this scan or in one with the same header, is given in parts as its
+/// A frame that repeats a known trajectory, of this scan or of one with the same header, is given in parts as its
 /// readouts come, each compared with the expected one; so is a frame whose weights do not depend on later readouts.
 /// Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/density/.
 class DensityCompensation final : public Gadget<Readouts, Samples> {
@@ -36,7 +36,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     return weights_per_readout(options, true) ? Delivery::windows : Delivery::parts;
   }
 
-  /// `planes`: readouts are those of a stack's planes.
+  /// `planes`: the readouts are those of a stack's planes.
   explicit DensityCompensation(Options options, bool planes = false)
       : options_(std::move(options)), planes_(planes), weights_(options_) {}
   void start(const protocol::Header& header, Scan& scan) override;
@@ -45,7 +45,8 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
  private:
   /// A frame that is not whole yet.
   struct Open {
-    std::vector<Readouts> batches;                // so that the frame can be given whole; arrays pay for themselves
+    std::vector<Readouts> batches;                // kept so that the frame can be given whole; arrays pay for
+                                                  // themselves
     std::unique_ptr<numerics::MemoryShare> paid;  // for the rest of `batches`
     std::int64_t readouts = 0;
     std::shared_ptr<const KnownTrajectory> expected;  // the frame has followed it so far

@@ -6,7 +6,7 @@
 
 namespace echotrain {
 
-/// DensityCompensation::parameters() says what they mean.
+/// The options; DensityCompensation::parameters() explains them.
 struct DensityOptions {
   std::string method = "ramp";
   std::string share = "gaps";

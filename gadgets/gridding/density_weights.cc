@@ -64,7 +64,7 @@ WeightedSamples DensityWeights::weigh(HostView<const float> raw, std::int64_t pe
   return out;
 }
 
-/// coordinates: [readout, sample, dims].
+/// Computes the weights. coordinates: [readout, sample, dims].
 std::vector<float> DensityWeights::computed_weights(HostView<const double> coordinates,
                                                     const std::vector<bool>& unusable, const Frame& frame,
                                                     const SampleSpace& space) {
@@ -105,8 +105,8 @@ std::vector<float> DensityWeights::computed_weights(HostView<const double> coord
   }
 }
 
-/// The ramp of one readout, as if it were the only one. Readouts that are rotated copies of each other have the same
-/// weights, which are computed once. coordinates: [sample, dims].
+/// Computes the ramp of one readout, as if it were the only one. Readouts that are rotated copies of each other have
+/// the same weights, which are computed once. coordinates: [sample, dims].
 const std::vector<float>& DensityWeights::spoke_weights(HostView<const double> coordinates, double k_max) {
   constexpr double kSame = 1e-7;  // cycles/pixel: trajectories come in fp32
   const std::int64_t samples = coordinates.shape()[0], dims = coordinates.shape()[1];

@@ -1,4 +1,5 @@
-// Positions of samples, and how much of k-space each stands for, by the methods of `density_compensation`.
+// DensityWeights computes positions of samples, and their density compensation, by the methods of
+// `density_compensation`.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +13,22 @@
 
 namespace echotrain {
 
-/// Volume of the disc or ball that the samples reach. coordinates: [sample, dims].
+/// The volume of the disc or ball that the samples reach. coordinates: [sample, dims].
 double support_volume(const std::vector<double>& coordinates, int dims);
 
 /// Sample positions and weights of some readouts.
 struct WeightedSamples {
   std::shared_ptr<SamplePositions> positions;
-  std::int64_t dropped = 0;  // samples
+  std::int64_t dropped = 0;  // number of samples
   double largest = 0;        // largest component of a position, in the data's unit
 };
 
-/// Source of the methods: see gadgets/numerics/density/.
+/// The density compensation of a scan. Source of the methods: see gadgets/numerics/density/.
 class DensityWeights {
  public:
   explicit DensityWeights(DensityOptions options) : options_(std::move(options)) {}
   void start(Scan& scan) { scan_ = &scan; }
-  /// Positions and weights of a frame's readouts: `raw` is [sample, component], as it came.
+  /// Computes positions and weights of a frame's readouts: `raw` is [sample, component], as it came.
   WeightedSamples weigh(numerics::HostView<const float> raw, std::int64_t per_readout, const Frame& frame,
                         const SampleSpace& space);
 
@@ -39,7 +40,7 @@ class DensityWeights {
   DensityOptions options_;
   Scan* scan_ = nullptr;
 
-  // A readout's distances from the centre, and the weights that they give.
+  // A readout's distances from the centre, and its weights.
   std::vector<double> template_radii_;
   std::vector<float> template_weights_;
 };

@@ -12,7 +12,7 @@
 namespace echotrain {
 namespace {
 
-/// The unit in which the largest number would lie about at the edge of k-space.
+/// The unit in which the largest number would lie near the edge of k-space.
 std::string likely_unit(double largest, const SampleSpace& space) {
   const auto dims = static_cast<std::ptrdiff_t>(space.dims);
   const double n = *std::max_element(space.matrix.begin(), space.matrix.begin() + dims);

@@ -1,4 +1,4 @@
-// The Fourier transform of a gridded frame.
+// GriddedFft is the Fourier transform of a gridded frame.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace echotrain {
 
-/// The transform of a gridded frame, unscaled, in FFT order, in place.
+/// Transforms a gridded frame in place, unscaled, in FFT order.
 class GriddedFft final : public Gadget<Grid, OversampledImages> {
  public:
   using Options = FftOptions;

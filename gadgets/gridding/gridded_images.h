@@ -1,4 +1,4 @@
-// Gridding, inverse FFT, deapodization and root sum of squares in one gadget.
+// GriddedImages does gridding, inverse FFT, deapodization and root sum of squares in one gadget.
 #pragma once
 
 #include "gadgets/api/gadget.h"

@@ -1,4 +1,4 @@
-// Convolution of weighted samples onto an oversampled Cartesian grid.
+// Gridding convolves weighted samples onto an oversampled Cartesian grid.
 #pragma once
 
 #include "gadgets/api/gadget.h"
@@ -6,7 +6,7 @@
 
 namespace echotrain {
 
-/// Source: see gadgets/numerics/nufft/nufft.h.
+/// Grids samples. Source: see gadgets/numerics/nufft/nufft.h.
 template <class In>
 class GriddingOf final : public Gadget<In, Grid> {
  public:

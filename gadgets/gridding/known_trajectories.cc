@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kKnownBytes = 256ull << 20;  // per session, in addition to the store
 constexpr std::size_t kUploaded = 4;                 // trajectories whose weights stay on the session's device
 
-/// To the bit. Where they differ, mostly the first ones do.
+/// Compares floats bit by bit. Where they differ, mostly the first ones do.
 bool same_floats(numerics::ThreadPool& threads, const float* a, const float* b, std::int64_t n) {
   constexpr std::int64_t kWorthSharing = 1 << 18, kAtOnce = 1 << 16;
   const auto same = [&](std::int64_t begin, std::int64_t end) {
@@ -31,7 +31,7 @@ bool same_floats(numerics::ThreadPool& threads, const float* a, const float* b, 
   return all;
 }
 
-/// What two scans must have in common to be expected to share a trajectory.
+/// The key of scans that are expected to share a trajectory.
 std::string store_key(const protocol::Header& header, const DensityOptions& options, const Scan& scan, bool planes) {
   std::string key = fmt::format("{} {} {} {} {} {}", options.method, options.share, options.normalize,
                                 options.iterations, static_cast<int>(scan.trajectory_unit), planes);
@@ -46,7 +46,7 @@ std::string store_key(const protocol::Header& header, const DensityOptions& opti
   return key;
 }
 
-/// Whether the weights of such a frame's samples are those of `known` where their positions are the same.
+/// True if the weights of such a frame's samples are those of `known` where their positions are the same.
 bool weighed_alike(const KnownTrajectory& known, const Frame& frame, std::int64_t per_readout) {
   return known.per_readout == per_readout && known.expected_readouts == frame.expected_readouts;
 }

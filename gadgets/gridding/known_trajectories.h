@@ -1,4 +1,4 @@
-// Trajectories of a scan, and of earlier scans with the same header.
+// KnownTrajectories keeps the trajectories of a scan, and of earlier scans with the same header.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace echotrain {
 
-/// Whether `raw`, [sample, component], continues a trajectory from its sample `offset` on.
+/// True if `raw`, [sample, component], continues a trajectory from its sample `offset` on.
 bool follows(numerics::ThreadPool& threads, const KnownTrajectory& known, std::uint16_t encoding,
              numerics::HostView<const float> raw, std::int64_t offset);
 
@@ -24,13 +24,14 @@ class KnownTrajectories {
     Array<float> weights;  // uploaded when first used
   };
 
-  /// Takes the trajectories of the same client's such scans from the store, and tells `scan` their positions.
+  /// Takes the trajectories of the same client's such scans from the store, and gives `scan` their positions.
   void start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes);
   /// The trajectory of such a frame that begins with `raw`; nullptr if there is none. raw: [sample, component].
   /// per_readout: samples of its first readouts, as for equal().
   std::shared_ptr<const KnownTrajectory> beginning(const Frame& frame, std::int64_t per_readout,
                                                    numerics::HostView<const float> raw) const;
-  /// The trajectory of such a frame that `parts`, [sample, component], are together; nullptr if there is none.
+  /// The trajectory of such a frame that equals `parts`, [sample, component], one after another; nullptr if there is
+  /// none.
   std::shared_ptr<const KnownTrajectory> equal(const Frame& frame, std::int64_t per_readout,
                                                const std::vector<numerics::HostView<const float>>& parts) const;
   /// Makes a trajectory this scan's most recent one.
@@ -38,7 +39,7 @@ class KnownTrajectories {
 
  private:
   Scan* scan_ = nullptr;
-  std::string owner_, key_;   // of the store
+  std::string owner_, key_;   // owner and key in the store
   std::vector<Known> known_;  // most recent first, bounded
   std::size_t stored_ = 0;
 };

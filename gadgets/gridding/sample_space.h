@@ -1,4 +1,4 @@
-// The k-space of an encoding, and which samples lie outside.
+// The k-space of an encoding, and the test for samples outside of it.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ struct SampleSpace {
   std::array<double, 3> pixel_m{};
   std::array<double, 3> voxel_ratio{1, 1, 1};  // image voxel / encoded voxel
 };
-/// planes: samples are those of a stack's planes.
+/// Makes the space. planes: the samples are those of a stack's planes.
 SampleSpace sample_space(const protocol::Encoding& encoding, const Scan& scan, bool planes);
 
-/// Which samples no image voxel can hold. coordinates: [sample, dims], cycles/pixel. Adds to `dropped` how many lie
-/// beyond k-space's edge; raises `largest` to the largest component, in the data's unit.
+/// Finds the samples that no image voxel can hold. coordinates: [sample, dims], cycles/pixel. Adds the number of
+/// samples beyond k-space's edge to `dropped`; raises `largest` to the largest component, in the data's unit.
 std::vector<bool> outside(const std::vector<double>& coordinates, const SampleSpace& space, std::int64_t& dropped,
                           double& largest);
 
