@@ -1,4 +1,4 @@
-// Which part of an image's k-space was acquired.
+// AcquiredExtent tells the acquired part of an image's k-space.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace echotrain {
 
-/// Brings Frame::acquired, which counts in samples of the encoded matrix, to the k-space of images, whose step is one
+/// Converts Frame::acquired, which counts in samples of the encoded matrix, to the k-space of images, whose step is one
 /// over their field of view.
 class AcquiredExtent {
  public:
@@ -20,13 +20,13 @@ class AcquiredExtent {
 
   AcquiredExtent() = default;
   explicit AcquiredExtent(const protocol::Header& header);
-  /// Of z, y, x. Nothing for axes of one sample, and where the frame does not say.
+  /// The ranges of z, y, x. No value for axes of one sample, and where the frame does not tell.
   std::array<std::optional<Range>, 3> of(const Frame& frame) const;
 
  private:
   FieldsOfView fields_of_view_;
   std::vector<std::array<double, 3>> voxel_mm_;       // encoded: x, y, z, per encoding
-  std::vector<std::array<std::uint32_t, 3>> matrix_;  // the same
+  std::vector<std::array<std::uint32_t, 3>> matrix_;  // encoded: x, y, z, per encoding
 };
 
 }  // namespace echotrain

@@ -1,4 +1,4 @@
-// The mean of images that differ in one counter.
+// Average computes the mean of images that differ in one counter.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace echotrain {
 
-/// Complex mean of the images that agree in all counters but `over`, each weighted by the number of readouts it was
-/// made of, so that the mean has the noise of all readouts together. (After coil_combine: {method: rss}, a mean of
-/// magnitudes.) The mean is given when all images that the header's limits of that counter announce have come, else at
-/// the end of the scan; with `running`, every image gives the mean so far. The mean's header, and with it the counter,
-/// is that of its first image, with `running` that of its last. Meta attribute: averages.
+/// Computes the complex mean of the images that agree in all counters but `over`, each weighted by the number of
+/// readouts it was made of, so that the mean has the noise of all readouts together. (After coil_combine: {method:
+/// rss}, it is a mean of magnitudes.) The mean is emitted when all images that the header's limits of that counter
+/// announce have come, else at the end of the scan; with `running`, every image gives the mean so far. The mean's
+/// header, and with it the counter, is that of its first image, with `running` that of its last. Meta attribute:
+/// averages.
 ///
 /// Averages of lines (idx.average) need no such gadget where a frame holds all of them, as with `frame: auto`:
 /// cartesian_kspace averages them before the transform. With `frame: {until: last_in_average}` each average is an image
@@ -38,7 +39,7 @@ class Average final : public Gadget<CoilImages, CoilImages> {
  private:
   struct Sum {
     std::shared_ptr<const Frame> frame;
-    Array<cfloat> data;  // of images times their weights
+    Array<cfloat> data;  // sum of images times their weights
     double weight = 0;
     std::int64_t readouts = 0;
     std::size_t images = 0;
@@ -48,7 +49,7 @@ class Average final : public Gadget<CoilImages, CoilImages> {
 
   Options options_;
   Scan* scan_ = nullptr;
-  std::vector<std::size_t> announced_;  // values of the counter, per encoding; 0: not known
+  std::vector<std::size_t> announced_;  // number of values of the counter, per encoding; 0: not known
   std::map<FrameKey, Sum> open_;        // by key without the counter
 };
 

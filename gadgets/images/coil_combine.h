@@ -1,4 +1,4 @@
-// Combines all coils' images into one.
+// CoilCombine combines all coils' images into one.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace echotrain {
 
-/// rss: root sum of squares (Roemer et al., MRM 16, 1990), which loses the phase. adaptive: by maps estimated from the
-/// images (Walsh et al., MRM 43, 2000; numerics/coils/coil_maps.h): the phase is the object's as one virtual coil sees
-/// it, and dark voxels hold less noise. Meant for white noise, as noise_adjust leaves it. none: coil images stay as
-/// they are.
+/// Combines coils. rss: root sum of squares (Roemer et al., MRM 16, 1990), which loses the phase. adaptive: by maps
+/// estimated from the images (Walsh et al., MRM 43, 2000; numerics/coils/coil_maps.h): the phase is the object's as one
+/// virtual coil sees it, and dark voxels hold less noise. It assumes white noise, as noise_adjust leaves it. none: coil
+/// images pass unchanged.
 class CoilCombine final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

@@ -22,8 +22,8 @@ Filter::Options checked(Filter::Options options) {
   return options;
 }
 
-/// The window of axis a (z, y, x) of n points, whose outermost sample acquired is `reach` from the centre; empty: none
-/// is wanted.
+/// The window of axis a (z, y, x) of n points, whose outermost acquired sample is `reach` from the centre; empty if
+/// none is wanted.
 std::vector<float> window_of(const Filter::Options& options, std::size_t a, std::int64_t n, double reach) {
   if (n == 1 || options.axes.find("zyx"[a]) == std::string::npos) return {};
   const WindowKind kind = options.shape == "hann"    ? WindowKind::hann

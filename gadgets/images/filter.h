@@ -1,4 +1,4 @@
-// Windows over Cartesian k-space.
+// Filter multiplies Cartesian k-space by a window.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 namespace echotrain {
 
 /// Multiplies k-space by a window along each axis, in place: less ringing and noise for wider edges. It is 1 at the
-/// centre, so that the image's mean stays. Widths count from the centre to the outermost sample that was acquired, or,
-/// where the lines are not known, to the end of the axis. Belongs after gadgets that fill in lines. Meta attribute
-/// filter: the window's shape.
+/// centre, so that the image's mean stays. Widths count from the centre to the outermost acquired sample, or, where the
+/// lines are not known, to the end of the axis. Belongs after gadgets that fill in lines. Meta attribute filter: the
+/// window's shape.
 class Filter final : public Gadget<KSpace, KSpace> {
  public:
   struct Options {
@@ -27,7 +27,7 @@ class Filter final : public Gadget<KSpace, KSpace> {
   static constexpr std::string_view kSummary = "Multiplies Cartesian k-space by a window, against ringing and noise.";
   static Parameters<Options> parameters();
 
-  /// std::invalid_argument for axes other than x, y and z.
+  /// Throws std::invalid_argument for axes other than x, y and z.
   explicit Filter(Options options);
   void start(const protocol::Header& /*header*/, Scan& scan) override { scan_ = &scan; }
   void process(KSpace&& kspace, const Emit<KSpace>& emit) override;
@@ -37,10 +37,10 @@ class Filter final : public Gadget<KSpace, KSpace> {
   Scan* scan_ = nullptr;
 };
 
-/// The same window for images: each is transformed to k-space, multiplied and transformed back. Widths count to the
-/// outermost sample that Frame::acquired tells, also where the field of view was cut, or voxels were interpolated;
-/// without it, to the end of the axis. Axes that were not encoded stay as they are, and so do g-factor maps and images
-/// in units of SNR.
+/// Applies the window to images: each is transformed to k-space, multiplied and transformed back. Widths count to the
+/// outermost sample in Frame::acquired, also where the field of view was cut, or voxels were interpolated; without it,
+/// to the end of the axis. Axes that were not encoded are unchanged, and so are g-factor maps and images in units of
+/// SNR.
 class FilterOfImages final : public Gadget<CoilImages, CoilImages> {
  public:
   using Options = Filter::Options;
@@ -48,7 +48,7 @@ class FilterOfImages final : public Gadget<CoilImages, CoilImages> {
   static constexpr std::string_view kSummary = Filter::kSummary;
   static Parameters<Options> parameters() { return Filter::parameters(); }
 
-  /// std::invalid_argument for axes other than x, y and z.
+  /// Throws std::invalid_argument for axes other than x, y and z.
   explicit FilterOfImages(Options options);
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;

@@ -13,7 +13,7 @@ using numerics::Component;
 using numerics::DeviceView;
 using numerics::PixelType;
 
-constexpr std::uint16_t kPhasesAbove = 100;  // of a client's series
+constexpr std::uint16_t kPhasesAbove = 100;  // offset of phases in a client's series
 
 Component component_of(const std::string& name) {
   static const std::map<std::string, Component> names = {{"complex", Component::complex},
@@ -48,7 +48,7 @@ protocol::Payload to_host(numerics::Context& compute, const Array<T>& values) {
   return {host.memory(), {bytes, static_cast<std::size_t>(host.size()) * sizeof(T)}};
 }
 
-/// Pixels to be filled where the context computes, and behind them their tally: one copy brings both to the host.
+/// Pixels to be filled where the context computes, followed by their tally: one copy brings both to the host.
 template <class T>
 class TalliedPixels {
  public:
@@ -141,7 +141,7 @@ PixelType ImageOutput::type_of(const Frame& frame, Component component) const {
   const bool is_double = type == PixelType::f64 || type == PixelType::c128;
   if (component == Component::complex) return is_double ? PixelType::c128 : PixelType::c64;
   const bool is_integer = !is_double && type != PixelType::f32 && type != PixelType::c64;
-  // A component that was asked for need not fit the type that the image came in.
+  // A requested component need not fit the type that the image came in.
   const bool fits = options_.type != "auto" || options_.component == "auto" || component == Component::magnitude;
   if (is_integer && fits) return type;
   return is_double ? PixelType::f64 : PixelType::f32;
@@ -208,7 +208,7 @@ void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
   give(images, kind, emit);
 }
 
-/// Where the image lies, when it was taken, and which of several it is.
+/// Fills in the image's geometry, time stamps and counters.
 void ImageOutput::lay_out(const Frame& frame, protocol::ImageHeader& head) const {
   const protocol::AcquisitionHeader& from = frame.reference;
   head.measurement_uid = from.measurement_uid;
@@ -235,7 +235,8 @@ void ImageOutput::lay_out(const Frame& frame, protocol::ImageHeader& head) const
   }
 }
 
-/// All images of a series have one size and one unit. Encodings may differ in size, so each is a series of its own.
+/// Numbers the image. All images of a series have one size and one unit. Encodings may differ in size, so each is a
+/// series of its own.
 void ImageOutput::number(const Frame& frame, const Kind& kind, protocol::ImageHeader& head) {
   if (frame.source) {
     const protocol::ImageHeader& came = frame.source->head;
@@ -266,12 +267,12 @@ void ImageOutput::give(const CoilImages& images, const Kind& kind, const Emit<Im
   number(frame, kind, head);
   if (frame.arrival.received != Instant{}) {
     out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
-    // On a GPU, a function to be called costs the scan's thread three calls, and wakes the thread that calls it.
+    // On a GPU, a callback costs the scan's thread three calls, and wakes the thread that calls it.
     if (!scan_->behind || !scan_->compute.cuda())
       scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
   convert(images, kind, out);
-  // Copies of the notes, their values and the text, which grows.
+  // Pays for copies of the notes, their values and the text, which grows.
   numerics::MemoryShare work(scan_->compute.account());
   work.grow_to(4 * bytes_of(frame.notes));
   out.message.attributes = meta_.text(frame, head, kind.component == Component::phase ? 1 : options_.scale);

@@ -1,4 +1,4 @@
-// Turns complex images into the IMAGE message that the client gets.
+// ImageOutput turns complex images into the IMAGE message that the client gets.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace echotrain {
 
-/// Converts to the wanted component and type, counts what is wrong with the pixels while it does, copies both to host
-/// memory (on CUDA asynchronously: nothing waits here), and fills in geometry, counters and time stamps from the
-/// frame's reference readout and the header's recon space. With E encodings, the images of encoding e form the series
-/// e + 1, its g-factors e + 1 + 2 E, its images in units of SNR e + 1 + 4 E; with component magnitude_and_phase, the
-/// phase of each forms the series E above it. Meta attributes: image_meta.h.
+/// Converts to the wanted component and type, counts bad pixels meanwhile, copies both to host memory (on CUDA
+/// asynchronously: nothing waits here), and fills in geometry, counters and time stamps from the frame's reference
+/// readout and the header's recon space. With E encodings, the images of encoding e form the series e + 1, its
+/// g-factors e + 1 + 2 E, its images in units of SNR e + 1 + 4 E; with component magnitude_and_phase, the phase of each
+/// forms the series E above it. Meta attributes: image_meta.h.
 ///
-/// Images that a client sent leave as what they came as: `auto` is their own component and type. Real numbers stay real
-/// numbers (their sign, too; of unsigned types, the magnitude of what gadgets made of them), integers are rounded and
-/// clamped, and image_type, image_index and image_series_index are theirs. With magnitude_and_phase, phases form the
-/// series 100 above. Of images made of readouts, `auto` is their magnitude in floating point.
+/// Images that a client sent leave in their own component and type with `auto`. Real numbers stay real numbers (their
+/// sign, too; for unsigned types, the magnitude of the gadgets' result), integers are rounded and clamped, and
+/// image_type, image_index and image_series_index are theirs. With magnitude_and_phase, phases form the series 100
+/// above. For images made of readouts, `auto` is the magnitude in floating point.
 class ImageOutput final : public Gadget<CoilImages, Image> {
  public:
   struct Options {
@@ -36,7 +36,7 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
       "Converts images to the component and type the client wants, with geometry and meta attributes.";
   static Parameters<Options> parameters();
 
-  /// std::invalid_argument for a component that the type cannot hold.
+  /// Throws std::invalid_argument for a component that the type cannot hold.
   explicit ImageOutput(Options options);
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<Image>& emit) override;
@@ -46,7 +46,7 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   }
 
  private:
-  /// One image that leaves.
+  /// One image to output.
   struct Kind {
     numerics::Component component;
     numerics::PixelType type;
@@ -64,7 +64,7 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   std::uint16_t encodings_ = 0;
   FieldsOfView fields_of_view_;
   ImageMeta meta_;
-  std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: of the last image
+  std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: index of the last image
 };
 
 }  // namespace echotrain

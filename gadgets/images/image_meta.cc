@@ -20,7 +20,7 @@ namespace {
 
 using Direction = std::array<float, 3>;
 
-/// A vector of a header, whose fields need not be aligned: `at`, where it begins.
+/// Reads a vector of a header, whose fields need not be aligned, from `at` on.
 Direction vector_of(const protocol::ImageHeader& head, std::size_t at) {
   Direction out{};
   std::memcpy(out.data(), reinterpret_cast<const std::byte*>(&head) + at, sizeof(out));
@@ -59,7 +59,7 @@ std::optional<double> number_of(const std::map<std::string, std::string>& notes,
   return value;
 }
 
-/// Whether the notes still say of the window what the client's image said.
+/// True if the notes still have the window of the client's image.
 bool keeps_window(const std::map<std::string, std::string>& notes, const std::string& attributes) {
   const std::map<std::string, std::string> before = notes_of(attributes);
   const auto value = [](const auto& map, const char* name) {
@@ -79,7 +79,7 @@ void multiply(std::map<std::string, std::string>& notes, const char* name, doubl
 ImageMeta::ImageMeta(const protocol::Header& header, std::string backend)
     : backend_(std::move(backend)), echo_times_ms_(protocol::echo_times_ms(header.xml)) {}
 
-/// Adds what hosts expect and nobody has said.
+/// Adds the attributes that hosts expect and no gadget has set.
 void ImageMeta::complete(const Frame& frame, const protocol::ImageHeader& head, Notes& notes) const {
   notes.try_emplace("DataRole", has_own_unit(frame) ? "Quantitative" : "Image");
   notes.try_emplace("Keep_image_geometry", "1");

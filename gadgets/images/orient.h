@@ -1,4 +1,4 @@
-// Turns images the way viewers show them.
+// Orient turns images the way viewers show them.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace echotrain {
 
-/// Flips and exchanges the axes of images so that they lie as DICOM viewers show them, and says so in their headers:
-/// every voxel keeps its place in the patient. An image's normal decides which of the three planes it is nearest to;
-/// its columns (x) and rows (y) then run as closely as possible along
+/// Flips and exchanges the axes of images so that they lie as DICOM viewers show them, and changes their headers
+/// accordingly: every voxel keeps its place in the patient. An image's normal decides which of the three planes it is
+/// nearest to; its columns (x) and rows (y) then run as closely as possible along
 ///
 ///   | plane    | x, to the right of the screen | y, downwards     | z, slices of a volume |
 ///   | axial    | to the left side (L)          | to the back (P)  | to the head (S)       |

@@ -17,12 +17,12 @@ namespace {
 using numerics::AcquiredBox;
 constexpr std::array<const char*, 3> kAxes{"z", "y", "x"};
 
-/// Whether all rows between the outermost ones came.
+/// True if all rows between the outermost ones came.
 bool has_no_gap(const SampledLines& lines) {
   return lines.count() == (lines.last[0] - lines.first[0] + 1) * (lines.last[1] - lines.first[1] + 1);
 }
 
-/// Rows and samples once the box has been filled.
+/// The rows and samples once the box has been filled.
 std::shared_ptr<const SampledLines> filled_lines(const SampledLines& lines, const AcquiredBox& box) {
   auto filled = std::make_shared<SampledLines>(lines);
   filled->first = {box.first[1], box.first[0]};
@@ -35,18 +35,18 @@ std::shared_ptr<const SampledLines> filled_lines(const SampledLines& lines, cons
   return filled;
 }
 
-/// What is to be filled of k-space [coil, z, y, x].
+/// The parts of k-space [coil, z, y, x] to fill.
 struct Filling {
-  AcquiredBox box;            // of axes that stay as they are: all
-  AcquiredBox filled;         // the same with what can be filled, and axes that stay as they are
+  AcquiredBox box;            // for axes that are not filled: all
+  AcquiredBox filled;         // the box after filling
   std::array<bool, 3> cut{};  // axes to fill
   std::size_t worst = 3;      // the axis that lacks most; 3: none
-  std::string note;           // for the image's meta
+  std::string note;           // note for the image's meta attributes
 
   std::int64_t cut_axes() const { return std::count(cut.begin(), cut.end(), true); }
 };
 
-/// `box`: what was acquired; n: extents [z, y, x]. Warns of axes of which too little came.
+/// `box`: the acquired part; n: extents [z, y, x]. Warns of axes of which too little came.
 Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& box, const std::array<std::int64_t, 3>& n,
                    Scan& scan) {
   Filling out{.box = box, .filled = box, .note = options.method};
@@ -57,7 +57,7 @@ Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& bo
     constexpr double kNarrowest = 1.0 / 16;
     const bool lacks = side.one_sided && static_cast<double>(side.missing) >= options.least * points;
     out.cut[a] = lacks && static_cast<double>(side.band) >= kNarrowest * points;
-    if (!out.cut[a]) {  // what was not acquired of it stays zero
+    if (!out.cut[a]) {  // its missing part stays zero
       if (lacks)
         scan.warn(
             fmt::format("partial_fourier: on axis {} only {} of {} points came on the short side of the centre; it "
@@ -68,7 +68,7 @@ Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& bo
       continue;
     }
     out.note += fmt::format(", {} {:.3g}", kAxes[a], static_cast<double>(box.last[a] - box.first[a]) / points);
-    // The point opposite to the outermost one, as far as the matrix has it.
+    // The box extends to the point opposite to the outermost one, as far as the matrix has it.
     out.filled.first[a] = std::max<std::int64_t>(std::min(box.first[a], 2 * (n[a] / 2) - (box.last[a] - 1)), 0);
     out.filled.last[a] = std::min(std::max(box.last[a], 2 * (n[a] / 2) - box.first[a] + 1), n[a]);
     if (side.missing * (out.worst < 3 ? n[out.worst] : 1) > most_missing * n[a]) {
@@ -79,7 +79,7 @@ Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& bo
   return out;
 }
 
-/// kspace: [coil, z, y, x], 0 outside the box.
+/// Fills k-space [coil, z, y, x], 0 outside the box.
 void fill(numerics::Context& compute, const PartialFourier::Options& options, const Filling& filling,
           numerics::DeviceView<cfloat> kspace) {
   AcquiredBox box = filling.box;
@@ -119,7 +119,7 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
     scan_->warn("partial_fourier: lines are missing in between; such frames stay as they are");
     return emit(std::move(kspace));
   }
-  if (lines.rows_differ) {  // what only some of them have would be taken for missing, and lost
+  if (lines.rows_differ) {  // samples that only some rows have would count as missing, and be lost
     scan_->warn("partial_fourier: lines have different parts of their samples; such frames stay as they are");
     return emit(std::move(kspace));
   }
@@ -154,7 +154,7 @@ void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>
     return emit(std::move(images));
   }
   if (!frame.acquired) {
-    if (!frame.notes.contains("missing_lines"))  // no Cartesian frame
+    if (!frame.notes.contains("missing_lines"))  // not a Cartesian frame
       throw ClientError("partial_fourier: the image does not say which part of Cartesian k-space was acquired");
     scan_->warn("partial_fourier: a frame without usable lines stays as it is");
     return emit(std::move(images));
@@ -167,7 +167,7 @@ void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>
     box.first[a] = 0;
     box.last[a] = n[a];
     if (!ranges[a]) continue;
-    constexpr double kRounding = 0.01;  // of float32 numbers
+    constexpr double kRounding = 0.01;  // rounding of float32 numbers
     const auto center = static_cast<double>(n[a] / 2);
     box.first[a] =
         std::clamp<std::int64_t>(std::llround(std::ceil(center + ranges[a]->first - kRounding)), 0, n[a] - 1);
@@ -181,7 +181,7 @@ void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>
   const numerics::Shape whole{s[1], s[2], s[3]};
   numerics::centered_fft(compute, images.data.view(), data.view(), whole, 3, numerics::Direction::forward,
                          1.0f / static_cast<float>(whole.size()));
-  // The methods ask for zeros where nothing was acquired; solvers, and the cut of a field of view, leave other values.
+  // The methods need zeros where nothing was acquired; solvers, and the cut of a field of view, leave other values.
   std::array<std::vector<float>, 3> acquired;
   for (std::size_t a = 0; a < 3; ++a)
     for (std::int64_t i = 0; filling.cut[a] && i < n[a]; ++i)

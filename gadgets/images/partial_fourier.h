@@ -1,4 +1,4 @@
-// Cartesian k-space of which one side was not acquired.
+// PartialFourier fills one-sided Cartesian k-space.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace echotrain {
 
-/// Fills the side of k-space that partial Fourier or asymmetric echoes left out, of each coil by itself, from the side
-/// that came and the phase of the middle (numerics/partial/partial_fourier.h). Changes the k-space in place. A frame
-/// whose lines have gaps, or have different parts of their samples, passes as it is, with a warning, as does an axis on
-/// which too little about the centre came to know the phase: less than a sixteenth of its points on the short side.
-/// Meta attribute partial_fourier: the method and the share of each axis that was acquired ("pocs, y 0.625").
-/// ClientError for k-space that does not say which lines came. The lines then count those that were filled; where pocs
-/// fills more than one axis, the corners stay 0 and the lines say what was acquired.
+/// Fills the side of k-space that partial Fourier or asymmetric echoes left out, coil by coil, from the acquired side
+/// and the phase of the middle (numerics/partial/partial_fourier.h). Changes the k-space in place. A frame whose lines
+/// have gaps, or have different parts of their samples, passes unchanged, with a warning, as does an axis on which too
+/// little about the centre came to determine the phase: less than a sixteenth of its points on the short side. Meta
+/// attribute partial_fourier: the method and the share of each axis that was acquired ("pocs, y 0.625"). Throws
+/// ClientError for k-space that does not say which lines came. The lines then include the filled ones; where pocs fills
+/// more than one axis, the corners stay 0 and the lines remain the acquired ones.
 class PartialFourier final : public Gadget<KSpace, KSpace> {
  public:
   struct Options {
@@ -42,12 +42,12 @@ class PartialFourier final : public Gadget<KSpace, KSpace> {
   Scan* scan_ = nullptr;
 };
 
-/// The same of complex images, after parallel imaging has filled in the lines within: each is transformed to k-space,
-/// completed and transformed back, coil by coil or as the one image that coils were combined to. Which side is missing
-/// is what Frame::acquired says; where the image's field of view was cut from the encoded one, the edge is known to
-/// about a sample. Not for magnitudes: after the root of the sum of squares there is no phase to go by. Frames that
-/// were completed before, g-factor maps and images in units of SNR pass unchanged. ClientError for frames that do not
-/// say what was acquired; of images that a client sent, those pass with a warning.
+/// Completes complex images, after parallel imaging has filled in the lines within: each is transformed to k-space,
+/// completed and transformed back, coil by coil or as the one combined image. Frame::acquired tells the missing side;
+/// where the image's field of view was cut from the encoded one, the edge is known to about a sample. Magnitudes cannot
+/// be completed: the root of the sum of squares has no phase. Frames that are already complete, g-factor maps and
+/// images in units of SNR pass unchanged. Throws ClientError for frames that do not say what was acquired; a client's
+/// images pass with a warning then.
 class PartialFourierOfImages final : public Gadget<CoilImages, CoilImages> {
  public:
   using Options = PartialFourier::Options;

@@ -1,4 +1,4 @@
-// Interpolates images by zero-filling their k-space, and crops them.
+// Resize interpolates images by zero-filling their k-space, and crops them.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 namespace echotrain {
 
 /// First interpolates to `matrix_*` voxels over the same field of view: the image's discrete k-space, centre at
-/// floor(n/2), is padded with zeros about its centre, or cut to fewer voxels, as if the scan's own k-space had been.
-/// (Images whose k-space is not zero at its edge then ring, as with any sinc interpolation, and real images get a small
-/// imaginary part for even matrices.) Amplitudes stay. Then crops about the centre to `crop_*` of those voxels; the
-/// field of view shrinks with it. 0 leaves an axis unchanged. The voxel floor(n/2) and the header's position stay where
-/// they were.
+/// floor(n/2), is padded with zeros about its centre, or cut to fewer voxels, as if that had been done with the scan's
+/// own k-space. (Images whose k-space is not zero at its edge then ring, as with any sinc interpolation, and real
+/// images get a small imaginary part for even matrices.) Amplitudes stay. Then crops about the centre to `crop_*` of
+/// those voxels; the field of view shrinks with it. 0 leaves an axis unchanged. The voxel floor(n/2) and the header's
+/// position do not move.
 class Resize final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

@@ -1,4 +1,4 @@
-// Brings a series to a stated range of values.
+// Scale brings a series of images to a stated range of values.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace echotrain {
 
 /// Multiplies all images of a series (of an encoding space, or of a client's series) by one factor. The series' first
 /// image that is not all zero fixes it: the factor brings the `percentile` of that image's magnitudes to `to`. Later
-/// images keep the factor, however bright they are, so that values of a series can be compared. Values above `to` are
-/// kept in floating point; `image: {type: uint16}` cuts them at 65535, so `to` leaves room: with `to: 1000`, for images
-/// 65 times as bright. Waits for the first image of a series, not for later ones. Images of other units (g-factor, SNR)
-/// pass as they are. Meta attributes: scale_factor, and a window from 0 to `to` (WindowCenter, WindowWidth).
+/// images keep the factor at any brightness, so that values of a series can be compared. Values above `to` are kept in
+/// floating point; `image: {type: uint16}` cuts them at 65535, so `to` leaves room: with `to: 1000`, for images 65
+/// times as bright. Waits for the first image of a series, not for later ones. Images of other units (g-factor, SNR)
+/// pass unchanged. Meta attributes: scale_factor, and a window from 0 to `to` (WindowCenter, WindowWidth).
 class Scale final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

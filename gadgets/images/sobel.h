@@ -1,4 +1,4 @@
-// Where images have edges.
+// Sobel computes the edges of images.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace echotrain {
 
-/// Sobel's gradient of the images' magnitudes, each channel by itself: |g|, its direction, or both.
+/// Computes Sobel's gradient of the images' magnitudes, channel by channel: |g|, its direction, or both.
 ///
 ///   | output    | planes (2D)                            | volumes (3D)                                          |
 ///   | magnitude | |g|                                    | |g|                                                   |
@@ -21,10 +21,10 @@ namespace echotrain {
 ///   | them      | magnitude_and_phase: two series        |                                                       |
 ///
 /// x, y, z are the image's axes at this gadget (put orient before it, not after). The angle runs from x towards y. The
-/// direction is 0 where |g| is. Channel c of a volume becomes channels 3c.. (direction) or 4c.. (both).
+/// direction is 0 where |g| is 0. Channel c of a volume becomes channels 3c.. (direction) or 4c.. (both).
 ///
-/// Units: those of the image per voxel, along each axis, whatever the voxel's shape: a ramp of 1 from voxel to voxel
-/// has |g| = 1. With `per: mm`, per millimetre: each component is divided by the voxel's size along its axis, so that
+/// Units: those of the image per voxel, along each axis, for any shape of voxels: a ramp of 1 from voxel to voxel has
+/// |g| = 1. With `per: mm`, per millimetre: each component is divided by the voxel's size along its axis, so that
 /// magnitude and direction are those in the patient even if voxels are longer along one axis.
 ///
 /// Planes are 2D and volumes 3D; `dimensions: 2` treats each plane of a volume by itself, `dimensions: 3` refuses

@@ -41,7 +41,7 @@ void StackSlices::start(const protocol::Header& header, Scan& scan) {
         encoding.slice ? static_cast<std::size_t>(encoding.slice->maximum - encoding.slice->minimum) + 1 : 0);
 }
 
-/// How many slices a volume has; 0: not known.
+/// The number of slices of a volume; 0: not known.
 std::size_t StackSlices::slices_of(const Frame& frame) const {
   if (options_.slices > 0) return static_cast<std::size_t>(options_.slices);
   const std::size_t count = frame.key.encoding < announced_.size() ? announced_[frame.key.encoding] : 0;

@@ -1,4 +1,4 @@
-// Makes one volume of the slices of a multi-slice scan.
+// StackSlices makes one volume from the slices of a multi-slice scan.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace echotrain {
 
 /// Collects the slices of one contrast, phase, repetition and set into an image [coil, z, y, x], as soon as all slices
 /// that the header's limits announce, or `slices` of them, have come; incomplete volumes are given at the end of the
-/// scan, or when a slice comes again. 3D images, and images of a header that announces one slice, pass unchanged. Of
-/// images that a client sent, whose slices may be the partitions of a 3D scan, the header's limits announce nothing
-/// where they name one slice: the volume then is what has come until a slice comes again, or the scan ends.
+/// scan, or when a slice comes again. 3D images, and images of a header that announces one slice, pass unchanged. A
+/// client's images may be the partitions of a 3D scan, so limits that name one slice announce nothing for them: the
+/// volume then holds the slices that come until one comes again, or the scan ends.
 ///
-/// z runs along slice_dir: slices are in the order of their positions along it, whatever idx.slice says (by idx.slice
-/// where all positions are the same). The volume's position is that of its slice floor(n/2), as every image's is that
-/// of its voxel floor(n/2); its field of view in z is the number of slices times their mean distance (slice thickness
-/// and gap), its slice counter 0. The rest of its header is that of the slice that came first. Slices that are not
-/// parallel stay single images, with a warning. Meta attributes: slices, and missing_slices where some never came.
+/// z runs along slice_dir: slices are in the order of their positions along it, not of idx.slice (by idx.slice where
+/// all positions are the same). The volume's position is that of its slice floor(n/2), as every image's is that of its
+/// voxel floor(n/2); its field of view in z is the number of slices times their mean distance (slice thickness and
+/// gap), its slice counter 0. The rest of its header is that of the slice that came first. Slices that are not parallel
+/// stay single images, with a warning. Meta attributes: slices, and missing_slices where some never came.
 class StackSlices final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

@@ -1,4 +1,4 @@
-// Less noise, by non-local means.
+// Denoise removes noise by non-local means.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,17 @@
 namespace echotrain {
 
 /// Every voxel becomes a mean of voxels about it, weighted by how much their surroundings look alike
-/// (gadgets/numerics/images/non_local_means.h has formula and sources): edges stay, noise goes. Each channel by itself.
+/// (gadgets/numerics/images/non_local_means.h has formula and sources): edges stay, noise goes. Channels are denoised
+/// separately.
 ///
 /// Noise level: `noise_level`, the standard deviation of the noise's real and imaginary part in the image's unit; where
-/// that is 0, 1 of images in units of SNR, else what a series' first image tells by its finest details, for which the
-/// gadget waits; later images of the series have the same. Images without noise pass unchanged, with a warning.
+/// that is 0, 1 for images in units of SNR, else the estimate from the finest details of a series' first image, for
+/// which the gadget waits; later images of the series use the same value. Images without noise pass unchanged, with a
+/// warning.
 ///
 /// Magnitudes are denoised as real numbers (and an image that has a phase keeps it); with `rician` their noise floor is
-/// taken away, too. Complex images of a client, and with `complex` all others, are denoised as complex numbers. A
-/// client's real and imaginary parts are real numbers with a sign; its phases, and g-factors, pass unchanged.
+/// removed, too. Complex images of a client, and with `complex` all others, are denoised as complex numbers. A client's
+/// real and imaginary parts are real numbers with a sign; its phases, and g-factors, pass unchanged.
 /// Meta attributes: denoise_level, and the step DENOISE of ImageProcessingHistory.
 class Denoise final : public Gadget<CoilImages, CoilImages> {
  public:
@@ -36,13 +38,13 @@ class Denoise final : public Gadget<CoilImages, CoilImages> {
   static constexpr std::string_view kSummary = "Averages voxels whose surroundings look alike (non-local means).";
   static Parameters<Options> parameters();
 
-  /// std::invalid_argument for options that exclude each other.
+  /// Throws std::invalid_argument for options that exclude each other.
   explicit Denoise(Options options);
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
-  /// What of an image's complex numbers is denoised.
+  /// The part of an image's complex numbers that is denoised.
   enum class Values { complex, magnitudes, reals };
   Values values_of(const Frame& frame) const;
   float level_of(const CoilImages& images, Values values);

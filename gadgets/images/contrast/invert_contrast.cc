@@ -14,7 +14,7 @@
 namespace echotrain {
 namespace {
 
-/// Whether an image is inverted by its magnitude: a client's real and imaginary parts have signs.
+/// True if an image is inverted by its magnitude; a client's real and imaginary parts have signs.
 bool is_magnitude(const Frame& frame) {
   if (!frame.source) return true;
   const protocol::ImageHeader& head = frame.source->head;

@@ -1,4 +1,4 @@
-// Dark becomes bright.
+// InvertContrast makes dark voxels bright.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace echotrain {
 
-/// maximum - value, for all images of a series (of an encoding space, or of a client's series) with one maximum:
-/// `maximum`, or where that is 0 the largest finite value of the series' first image, for which the gadget waits.
+/// Computes maximum - value, for all images of a series (of an encoding space, or of a client's series) with one
+/// maximum: `maximum`, or where that is 0 the largest finite value of the series' first image, for which the gadget
+/// waits.
 /// The value of images made of readouts, and of a client's complex images and magnitudes, is the magnitude, which later
-/// images may have above the maximum: they become 0 there. That of a client's other images (real, imaginary) is the
-/// real number, and its inverse may be negative. Phases and images with a unit of their own (g-factor, SNR) pass
+/// images may have above the maximum: they become 0 there. The value of a client's other images (real, imaginary) is
+/// the real number, and its inverse may be negative. Phases and images with a unit of their own (g-factor, SNR) pass
 /// unchanged. Meta attributes: a window from 0 to the maximum, or the inherited window turned about (WindowCenter
 /// becomes maximum - WindowCenter), and the step INVERT of ImageProcessingHistory.
 class InvertContrast final : public Gadget<CoilImages, CoilImages> {

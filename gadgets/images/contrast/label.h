@@ -1,4 +1,4 @@
-// What a pipeline says of its images.
+// Label sets meta attributes of images.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace echotrain {
 
-/// Sets meta attributes of every image, as hosts and archives read them; pixels pass untouched. Attributes that are not
-/// given stay what they were. `image_comments` and `history` add to what there is (comments after "; "), the rest
-/// replaces it. Commas separate the values of image_type and history.
+/// Sets meta attributes of every image, as hosts and archives read them; pixels pass untouched. Other attributes are
+/// unchanged. `image_comments` and `history` are appended (comments after "; "), the rest replaces old values. Commas
+/// separate the values of image_type and history.
 class Label final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {
@@ -25,7 +25,7 @@ class Label final : public Gadget<CoilImages, CoilImages> {
       "Sets meta attributes: descriptions, comments, image type, display window, rescaling.";
   static Parameters<Options> parameters();
 
-  /// std::invalid_argument for half a window, and for texts with control characters.
+  /// Throws std::invalid_argument for half a window, and for texts with control characters.
   explicit Label(Options options);
   void start(const protocol::Header& /*header*/, Scan& /*scan*/) override {}
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;

@@ -1,4 +1,4 @@
-// Images that have become messages, as images again.
+// FromMessages turns messages of images into images again.
 #pragma once
 
 #include "gadgets/api/gadget.h"
@@ -6,11 +6,11 @@
 
 namespace echotrain {
 
-/// Makes items of messages, as the entrance of a pipeline of images does (ImageEntrance), so that gadgets for images
+/// Makes items from messages, as the entrance of a pipeline of images does (ImageEntrance), so that gadgets for images
 /// can follow `image`, or a step outside this process that gives messages. They then count as images of a client:
-/// `image` gives them back with the type, series and meta attributes that the messages had. Of images made of readouts,
-/// the frame's number, times of arrival and number of readouts go on, and this gadget waits for the device, as their
-/// pixels may still be on their way to the host.
+/// `image` gives them back with the type, series and meta attributes that the messages had. Images made of readouts
+/// keep the frame's number, times of arrival and number of readouts, and this gadget waits for the device, as their
+/// pixels may still be copied to the host.
 class FromMessages final : public Gadget<Image, CoilImages> {
  public:
   struct Options {};
