@@ -89,7 +89,7 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
     emit(std::move(equations));
     return;
   }
-  FrameKey key;  // sensitivities do not depend on contrast, phase, set or repetition
+  FrameKey key;  // a key without contrast, phase, set and repetition, on which sensitivities do not depend
   key.encoding = equations.frame->key.encoding;
   key.slice = equations.frame->key.slice;
   const numerics::Shape wanted{options_.sets * shape[0], shape[1], shape[2], shape[3]},
@@ -124,7 +124,7 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
   emit(std::move(equations));
 }
 
-/// Of the reference lines that came with the equations.
+/// Makes maps from the reference lines that came with the equations.
 Array<cfloat> CoilMapsFromData::maps_of_block(const NormalEquations& equations) {
   const Calibration& block = *equations.calibration;
   const auto& n = equations.right.shape();
@@ -160,21 +160,21 @@ Array<cfloat> CoilMapsFromData::maps_of_block(const NormalEquations& equations) 
     maps = make();
   } catch (const numerics::ResourceError&) {
     if (of_blocks_.bytes() == 0) throw;
-    of_blocks_.make_room(KeptMaps::kMostBytes);  // those of other blocks can be made again
+    of_blocks_.make_room(KeptMaps::kMostBytes);  // maps of other blocks can be made again
     maps = make();
   }
   of_blocks_.keep(block.id, maps);
   return maps;
 }
 
-/// Extent of ESPIRiT's kernels for an image [z, y, x].
+/// The extent of ESPIRiT's kernels for an image [z, y, x].
 std::int64_t CoilMapsFromData::kernel_of(const numerics::Shape& image) const {
   if (options_.kernel > 0) return options_.kernel;
   return image[0] > 1 && image[1] > 1 && image[2] > 1 ? 4 : 6;  // a plane may lie across the readout
 }
 
-/// kspace: [coil, z, y, x], the middle of that of images [z, y, x], which is overwritten. Of reference lines, ESPIRiT's
-/// maps are kept for later scans that have the same.
+/// Makes maps. kspace: [coil, z, y, x], the middle of that of images [z, y, x], which is overwritten. ESPIRiT's maps
+/// from reference lines are kept for later scans that have the same lines.
 Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Shape& image, bool of_lines) const {
   numerics::Context& compute = scan_->compute;
   const std::int64_t coils = kspace.shape()[0];

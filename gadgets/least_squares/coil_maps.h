@@ -1,4 +1,4 @@
-// Coil sensitivities, estimated from a frame's data or given.
+// The coil maps of normal equations, estimated from a frame's data or given.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace echotrain {
 
 /// Estimates sensitivities from the reference lines that come with the equations or, where there are none, from the
-/// middle of k-space of each coil's F^H W d, which with density weights is the coil's image; and joins the coils'
+/// middle of k-space of each coil's F^H W d, which with density weights is the coil's image; then joins the coils'
 /// equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F between S_c and S_c^H. Two sets of maps give
-/// two images to solve for, whose sum the data are. Frames of the same reference lines share maps; those of one slice
-/// without any share the maps of its first frame. ClientError when there are too few reference lines for the method,
-/// or none about the centre. Source: see gadgets/numerics/coils/coil_maps.h.
+/// two images to solve for, which add up to the data. Frames of the same reference lines share maps; those of one slice
+/// without any share the maps of its first frame. Throws ClientError when there are too few reference lines for the
+/// method, or none about the centre. Source: see gadgets/numerics/coils/coil_maps.h.
 class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
  public:
   struct Options {
@@ -52,9 +52,9 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
   KeptMaps of_blocks_;
 };
 
-/// The middle of the k-space of images [coil, z, y, x]: `extent` samples of each axis that has as many.
+/// Cuts the middle out of the k-space of images [coil, z, y, x]: `extent` samples of each axis that has as many.
 Array<cfloat> middle_of_kspace(numerics::Context& compute, const Array<cfloat>& images, std::int64_t extent);
-/// Adaptive maps [coil, z, y, x] from such a middle, which is overwritten.
+/// Makes adaptive maps [coil, z, y, x] from such a middle, which is overwritten.
 void adaptive_maps_of_middle(numerics::Context& compute, Array<cfloat> kspace, int block, float threshold,
                              Array<cfloat>& maps);
 

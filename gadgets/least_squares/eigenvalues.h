@@ -1,4 +1,4 @@
-// Largest eigenvalues that scans share.
+// Eigenvalues is a cache of largest eigenvalues, which scans share.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace echotrain {
 
-/// The largest eigenvalues of operators, with coil maps or without, that scans share. Thread-safe.
+/// The largest eigenvalues of operators, with or without coil maps, shared by scans. Thread-safe.
 class Eigenvalues {
  public:
-  /// 0: not known yet.
+  /// Returns 0 if it is not known yet.
   double find(const NormalEquations& of) const;
   void add(const NormalEquations& of, double value);
 

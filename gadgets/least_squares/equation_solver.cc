@@ -14,14 +14,14 @@
 namespace echotrain {
 namespace {
 
-/// [coil, z, y, x] in the shape of the operator's images: without z when they are planes.
+/// The shape [coil, z, y, x] as the operator's images have it: without z when they are planes.
 numerics::Shape as_solved(const numerics::Shape& shape, const numerics::NormalOperator& matrix) {
   numerics::Shape out{shape[0]};
   for (const auto extent : matrix.image()) out.push_back(extent);
   return out;
 }
 
-/// One item that holds the images of all sets, one after the other.
+/// The shape of one item that holds the images of all sets, one after the other.
 numerics::Shape of_sets(std::int64_t sets, const numerics::NormalOperator& matrix) {
   numerics::Shape out{1};
   for (const auto extent : matrix.image()) out.push_back(out.rank() == 1 ? sets * extent : extent);
@@ -43,7 +43,8 @@ double largest_eigenvalue(numerics::Context& own, const NormalEquations& equatio
   return value;
 }
 
-/// If numerics refuses something, the data are at fault: types and headers have ruled out wrong shapes.
+/// Turns std::invalid_argument of numerics into ClientError: the data are at fault, as types and headers have ruled out
+/// wrong shapes.
 template <class Work>
 auto with_clear_errors(const Work& work) {
   try {
@@ -62,7 +63,7 @@ double EquationSolver::power_of(const NormalEquations& equations) {
   return power;
 }
 
-/// Memory for the image.
+/// Allocates the image.
 Array<cfloat> EquationSolver::not_set(const NormalEquations& equations) const {
   return scan_->compute.allocate<cfloat>(equations.right.shape());
 }
@@ -177,7 +178,7 @@ Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const n
   scan_->team->run(sense ? numerics::Team::Sums::some : numerics::Team::Sums::none, [&](numerics::Member& member) {
     numerics::Context& own = member.context;
     const bool here = &own == &scan_->compute;
-    /// Items first .. last - 1 of an array of such images, where this member computes.
+    /// Copies items first .. last - 1 of an array of such images to where this member computes.
     const auto part_of = [&](const Array<cfloat>& all, std::int64_t first, std::int64_t last) {
       numerics::Shape part{last - first};
       for (const auto extent : equations.matrix->image()) part.push_back(extent);

@@ -1,4 +1,4 @@
-// Solves frames' normal equations on the devices that a scan has.
+// An EquationSolver solves frames' normal equations on the devices that a scan has.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@
 
 namespace echotrain {
 
-/// One device solves, or several share one frame, or each takes a frame. Frames get notes of how it went.
+/// Solves on one device, or on several that share one frame, or with one frame per device. The outcome goes into the
+/// frame's notes.
 class EquationSolver {
  public:
   using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;
   explicit EquationSolver(PcgSolverOptions options) : options_(std::move(options)) {}
   void start(Scan& scan) { scan_ = &scan; }
 
-  /// Solves in place, starting from `image`, or from zero where that is empty, and notes in the frame how it went.
-  /// prior: nullptr for none. ClientError when the data cannot be solved for.
+  /// Solves in place, starting from `image`, or from zero where that is empty, and notes the outcome in the frame.
+  /// prior: nullptr for none. Throws ClientError when the data cannot be solved for.
   Array<cfloat> solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image = {});
-  /// The same for several frames, each on a device of its own. There are at most as many frames as devices.
+  /// Solves several frames, each on a device of its own. There are at most as many frames as devices.
   void solve_side_by_side(std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
                           std::vector<Array<cfloat>>& images);
 
@@ -38,7 +39,7 @@ class EquationSolver {
   struct Placed {
     numerics::Context& own;
     std::shared_ptr<const numerics::NormalOperator> matrix;
-    Array<cfloat> maps;  // or none
+    Array<cfloat> maps;  // maps, or empty
     Array<cfloat> right, x;
     double power;    // power of the samples; 0 where it is not needed
     bool from_zero;  // x is not set
@@ -54,7 +55,7 @@ class EquationSolver {
 
   PcgSolverOptions options_;
   Scan* scan_ = nullptr;
-  std::vector<Copy> copies_;  // of the members after the first
+  std::vector<Copy> copies_;  // copies of the members after the first
 };
 
 }  // namespace echotrain

@@ -111,7 +111,7 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
   }
   if (options_.off_resonance) return field_.start(scan);  // F^H F depends on the map, which is not known yet
   if (!exact_) choose_gridding();
-  // Guesses the most recent trajectory of such scans; it is checked against the data when they come.
+  // Guesses the most recent trajectory of such scans; the guess is checked against the data when they come.
   if (scan.likely_positions().empty()) return;
   const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
@@ -206,7 +206,7 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   give(std::move(whole), right, frame, emit);
 }
 
-/// The whole frame, once its last samples have come.
+/// Joins the parts into the whole frame, once its last samples have come.
 std::optional<Samples> Fhd::join_parts(Open& open, Samples&& samples) {
   if (samples.part == Samples::Part::whole) return std::move(samples);
   numerics::Context& compute = scan_->compute;
@@ -235,7 +235,7 @@ std::optional<Samples> Fhd::join_parts(Open& open, Samples&& samples) {
   return std::move(samples);
 }
 
-/// F^H W d of the frame once all of its samples have come.
+/// Returns F^H W d of the frame once all of its samples have come.
 std::optional<Array<cfloat>> Fhd::add_gridded(const Open& open, Samples&& samples) {
   numerics::Context& compute = scan_->compute;
   const ImageGeometry& geometry = geometries_.at(samples.frame->key.encoding);
@@ -285,7 +285,7 @@ std::shared_ptr<const numerics::NormalOperator> Fhd::matrix_of(const Open& open,
   }
 }
 
-/// F^H W F with the field's phase. It depends on the slice, so that no other scan can use it.
+/// Makes F^H W F with the field's phase. It depends on the slice, so no other scan can use it.
 std::shared_ptr<const numerics::NormalOperator> Fhd::corrected(const Open& open, std::uint16_t encoding) {
   const auto found = std::find_if(corrected_.begin(), corrected_.end(), [&](const Corrected& each) {
     return each.field == open.field && same_positions(*each.positions, *open.positions) &&

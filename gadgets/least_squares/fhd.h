@@ -1,4 +1,4 @@
-// F^H d and F^H F: a frame as a least-squares problem.
+// Fhd computes F^H d and F^H F: a frame as a least-squares problem.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 namespace echotrain {
 
 /// Adds each part of a frame to F^H W d as it comes, or, where method auto takes the NUFFT, grids it whole; F^H W F
-/// comes from a cache or is computed, before the data if such a scan was seen before. Source: Stone et al., JPDC 68,
-/// 2008, sec. 2.2; Toeplitz form of F^H F: Fessler et al., IEEE TSP 53(9), 2005, and, where the field is off,
+/// comes from a cache or is computed, before the data if such a scan is known. Source: Stone et al., JPDC 68, 2008,
+/// sec. 2.2; Toeplitz form of F^H F: Fessler et al., IEEE TSP 53(9), 2005, and, with off-resonance correction,
 /// off_resonance_normal.h.
 class Fhd final : public Gadget<Samples, NormalEquations> {
  public:
@@ -37,7 +37,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   static constexpr std::string_view kName = "fhd";
   static constexpr std::string_view kSummary =
       "Makes the normal equations (F^H F) x = F^H d of a frame, exactly or by the NUFFT.";
-  static constexpr Delivery kDelivery = Delivery::parts;  // F^H F is of a whole window
+  static constexpr Delivery kDelivery = Delivery::parts;  // F^H F belongs to a whole window
   static Parameters<Options> parameters();
 
   explicit Fhd(Options options);
@@ -51,16 +51,16 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   };
   /// A frame that is not whole yet.
   struct Open {
-    std::unique_ptr<numerics::SplitAdjoint> sum;       // exact
-    std::shared_ptr<const SamplePositions> positions;  // of the whole frame
-    std::shared_ptr<numerics::MemoryShare> paid;       // of `loose`
-    std::shared_ptr<SamplePositions> loose;            // those of the parts so far, where the whole is not known
-    std::vector<Part> parts;                           // where gridding waits for the last
+    std::unique_ptr<numerics::SplitAdjoint> sum;       // for the exact method
+    std::shared_ptr<const SamplePositions> positions;  // positions of the whole frame
+    std::shared_ptr<numerics::MemoryShare> paid;       // for `loose`
+    std::shared_ptr<SamplePositions> loose;            // positions of the parts so far, if the whole is not known
+    std::vector<Part> parts;                           // kept if gridding waits for the last part
     Array<double> power;
     std::int64_t coils = 0;
-    std::shared_ptr<const numerics::OffResonance> field;  // null: it is not corrected for
+    std::shared_ptr<const numerics::OffResonance> field;  // null: no correction
   };
-  /// F^H W F where the field is off, which the scan's frames share.
+  /// F^H W F with off-resonance correction, which the scan's frames share.
   struct Corrected {
     std::shared_ptr<const SamplePositions> positions;
     std::shared_ptr<const numerics::OffResonance> field;
@@ -81,15 +81,15 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
 
   Options options_;
   bool exact_ = false;  // the method, once chosen
-  bool waits_ = false;  // gridding, for a frame's last sample: sums in the samples' order, in short stretches
+  bool waits_ = false;  // gridding waits for a frame's last sample: sums in the samples' order, in short stretches
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
-  std::vector<numerics::NufftOptions> of_lags_;  // the gridding of Q, by geometry; nufft, and no off_resonance
-  FrameGridder gridder_;                         // nufft
+  std::vector<numerics::NufftOptions> of_lags_;  // the gridding of Q by geometry, for the NUFFT method
+  FrameGridder gridder_;                         // for the NUFFT method
   FieldOfScan field_;
   std::list<Corrected> corrected_;  // most recent first, bounded
   std::map<std::uint64_t, Open> open_;
-  std::weak_ptr<const SamplePositions> summed_;  // whose weights' sum is
+  std::weak_ptr<const SamplePositions> summed_;  // the positions whose sum of weights is known
   double weight_ = 0;
 };
 

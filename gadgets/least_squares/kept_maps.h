@@ -1,4 +1,4 @@
-// Coil maps that frames with the same reference lines share.
+// KeptMaps is a cache of coil maps for frames with the same reference lines.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace echotrain {
 
-/// Keeps maps by the number of the block that they were made from, within a bound: those used last stay. The context
-/// that the maps are from pays for them.
+/// Keeps maps by the number of the block that they were made from, within a bound: the least recently used are dropped.
+/// The context of the maps pays for them.
 class KeptMaps {
  public:
   static constexpr std::uint64_t kMostBytes = 1ull << 30;
@@ -18,7 +18,7 @@ class KeptMaps {
   /// The newest maps stay, however large they are.
   explicit KeptMaps(std::uint64_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
 
-  /// The maps of this block and shape; null: they have to be made.
+  /// The maps of this block and shape; null if they have to be made.
   const Array<cfloat>* find(std::uint64_t block, const numerics::Shape& shape) {
     for (auto at = kept_.begin(); at != kept_.end(); ++at)
       if (at->block == block && at->maps.shape() == shape) {
@@ -27,7 +27,7 @@ class KeptMaps {
       }
     return nullptr;
   }
-  /// Frees what `bytes` more would leave no room for; before maps of that size are made.
+  /// Makes room for `bytes` more; call it before maps of that size are made.
   void make_room(std::uint64_t bytes) {
     while (!kept_.empty() && bytes_ + bytes > most_bytes_) {
       bytes_ -= size(kept_.back().maps);
@@ -51,7 +51,7 @@ class KeptMaps {
   }
 
   std::uint64_t most_bytes_, bytes_ = 0;
-  std::list<Entry> kept_;  // used last first
+  std::list<Entry> kept_;  // most recently used first
 };
 
 }  // namespace echotrain

@@ -12,7 +12,7 @@ namespace {
 struct Axis {
   std::int64_t extent;  // of the block
   std::int64_t before;  // samples below the centre
-  bool whole;           // all that the matrix has
+  bool whole;           // the block has all samples of the matrix
 
   Axis(const Calibration& block, std::size_t a)
       : extent(block.data.shape()[a + 1]),
@@ -40,7 +40,7 @@ Array<cfloat> middle_of_block(numerics::Context& compute, const Calibration& blo
                               const numerics::Shape& image, std::int64_t most) {
   const auto& n = block.data.shape();
   const auto extents = extents_of_middle(block, padded, image, most);
-  // What is cut from the block; axes whose field of view is cut keep all that is about the centre.
+  // The extents to cut from the block; axes whose field of view is cut keep all samples about the centre.
   numerics::Shape cut{n[0]}, transformed, images{n[0]}, lattice, middle{n[0]};
   bool cuts = false;
   for (std::size_t a = 0; a < 3; ++a) {

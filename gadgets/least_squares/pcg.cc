@@ -11,7 +11,7 @@
 namespace echotrain {
 namespace {
 
-/// What the contrasts of one slice at one time have in common.
+/// The key that the contrasts of one slice at one time share.
 FrameKey without_contrast(FrameKey key) {
   key.contrast = 0;
   return key;
@@ -92,8 +92,8 @@ void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emi
   if (waiting_.size() == static_cast<std::size_t>(devices)) solve_waiting(emit);
 }
 
-/// Frames that wait at the same time do not depend on each other: each device of this process solves one. A single
-/// frame is solved by all devices.
+/// Solves waiting frames. They do not depend on each other: each device of this process solves one. A single frame is
+/// solved by all devices.
 void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
   std::vector<NormalEquations> all = std::exchange(waiting_, {});
   std::vector<RegularizerPtr> priors;
@@ -118,7 +118,7 @@ void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
   }
 }
 
-/// Empty: zero.
+/// The start of a frame; empty means zero.
 Array<cfloat> PcgSolver::start_of(const NormalEquations& equations) {
   Array<cfloat> image;
   if (const auto before = previous_.find(without_repetition(equations.frame->key));

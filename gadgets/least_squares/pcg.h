@@ -1,4 +1,4 @@
-// Regularised least squares by preconditioned conjugate gradients.
+// PcgSolver solves regularised least squares by preconditioned conjugate gradients.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +34,16 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
 
  private:
   using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;
-  /// A frame solved without knowing where the edges are.
+  /// A frame solved before its edges are known.
   struct Draft {
     NormalEquations equations;
     Array<cfloat> image;
   };
-  /// Contrasts of one slice at one time.
+  /// The contrasts of one slice at one time.
   struct Group {
     std::set<std::uint16_t> contrasts;          // seen so far
     std::vector<Draft> drafts;                  // waiting for the other contrasts
-    RegularizerPtr edges;                       // once the reference is known
+    RegularizerPtr edges;                       // set once the reference is known
     std::vector<Array<cfloat>> images() const;  // of the drafts
   };
 
@@ -57,10 +57,10 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   PcgPriors priors_;
   EquationSolver solver_;
   Scan* scan_ = nullptr;
-  std::vector<std::size_t> contrasts_;  // per encoding; 0: the header does not say
+  std::vector<std::size_t> contrasts_;  // per encoding; 0: not announced
   std::map<FrameKey, Group> groups_;
-  std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
-  std::vector<NormalEquations> waiting_;        // to be solved together, one per device
+  std::map<FrameKey, Array<cfloat>> previous_;  // images to start from (warm starts)
+  std::vector<NormalEquations> waiting_;        // frames to solve together, one per device
 };
 
 }  // namespace echotrain

@@ -14,7 +14,7 @@ void refuse_numbers() {
 }
 
 void note(Scan& scan, NormalEquations& equations, const numerics::PcgResult& result) {
-  // Of several images, the one with the worst outcome.
+  // Among several images, the one with the worst outcome is noted.
   const auto worst = std::max_element(result.items.begin(), result.items.end(), [](const auto& a, const auto& b) {
     return a.residuals.back() < b.residuals.back();
   });

@@ -1,4 +1,4 @@
-// Reports how solving a frame's equations went, in notes of the frame and warnings of the scan.
+// Notes and warnings about the solution of a frame's equations.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct Solved {
 /// Throws ClientError: the data, or sums of them, are not finite.
 [[noreturn]] void refuse_numbers();
 
-/// Of several images, notes the worst.
+/// Notes the outcome; among several images, the worst one.
 void note(Scan& scan, NormalEquations& equations, const numerics::PcgResult& result);
 void note(Scan& scan, NormalEquations& equations, const Solved& solved);
 

@@ -6,7 +6,7 @@
 
 namespace echotrain {
 
-/// PcgSolver::parameters() says what they mean.
+/// The options; PcgSolver::parameters() explains them.
 struct PcgSolverOptions {
   std::int64_t iterations = 30;
   double tolerance = 1e-4;

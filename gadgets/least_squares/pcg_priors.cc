@@ -66,7 +66,7 @@ PcgPriors::RegularizerPtr PcgPriors::edges_of(const std::vector<Array<cfloat>>& 
   return edges_in(all, encoding);
 }
 
-/// The edges of a reference that was given for this slice.
+/// The edges of the reference given for this slice.
 PcgPriors::RegularizerPtr PcgPriors::given_edges(const NormalEquations& equations) {
   FrameKey key;
   key.encoding = equations.frame->key.encoding;

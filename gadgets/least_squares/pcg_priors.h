@@ -1,4 +1,4 @@
-// Priors of the gadget `pcg`: what is known of images before they are measured.
+// The priors of the gadget `pcg`: Tikhonov, smoothness, and the edges of a reference image.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ class PcgPriors {
  public:
   using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;
   explicit PcgPriors(PcgSolverOptions options) : options_(std::move(options)) {}
-  /// Asks for the reference image, if one is to be given.
+  /// Requests the reference image, if the options ask for one.
   void start(const protocol::Header& header, Scan& scan);
 
-  /// The prior of a frame, if it needs no other frame. nullptr: none.
+  /// The prior of a frame, if it needs no other frame; nullptr if there is none.
   RegularizerPtr prior_of(const NormalEquations& equations);
-  /// The prior without edges. nullptr: none.
+  /// The prior without edges; nullptr if there is none.
   RegularizerPtr plain(std::uint16_t encoding);
   /// The prior from the magnitude of all coils and contrasts together: drafts [coil, z, y, x] of one slice.
   RegularizerPtr edges_of(const std::vector<Array<cfloat>>& drafts, std::uint16_t encoding);

@@ -21,10 +21,10 @@ namespace {
 
 constexpr const char* kPriorNames[] = {"wavelet", "total_variation", "temporal_variation", "low_rank"};
 
-/// Whether this prior is about how frames differ.
+/// True if this prior concerns differences between frames.
 bool is_temporal(const std::string& prior) { return prior == "temporal_variation" || prior == "low_rank"; }
 
-/// [items, ...] of the operator's images: without z, or without x, where these are planes.
+/// The shape [items, ...] of the operator's images: without z, or without x, where these are planes.
 numerics::Shape items_of(std::int64_t items, const numerics::NormalOperator& matrix) {
   numerics::Shape out{items};
   for (const auto extent : matrix.image()) out.push_back(extent);
@@ -153,7 +153,7 @@ void Regularised::finish(End how, const Emit<CoilImages>& emit) {
     waiting += frames.size();
     if (how == End::complete && !frames.empty()) solve(std::exchange(frames, {}), emit);
   }
-  // They would be other images than those of the whole series.
+  // Images of a part of the series would differ from those of the whole.
   if (how == End::truncated && waiting > 0)
     scan_->warn(fmt::format("regularised: {} frame(s) waited for the rest of their series and are dropped", waiting));
   waiting_.clear();
@@ -190,7 +190,7 @@ double Regularised::bound_of(const NormalEquations& equations, const numerics::L
     const double most = numerics::extremes(compute, root.cview()).most;
     bound *= most * most;
   }
-  // F^H d is often so near the eigenvector that no iteration is needed to see that the bound is a close one.
+  // F^H d is often so near the eigenvector that no iteration is needed to show that the bound is close.
   Array<cfloat> product = compute.allocate<cfloat>(image);
   const numerics::Shape one = items_of(1, *equations.matrix);
   matrix.apply(compute, equations.right.cview().reshaped(one), product.view().reshaped(one));
@@ -206,9 +206,9 @@ double Regularised::bound_of(const NormalEquations& equations, const numerics::L
   return std::min(bound, kAbove * value);
 }
 
-/// The same of all frames. Each power iteration costs as much as a good part of a solution, and frames of one scan are
-/// sampled alike: of many frames with the same coil maps only some are looked at, those with the largest spectrum among
-/// them, and all others' eigenvalues are taken to lie as far below what their spectrum allows.
+/// A bound for all frames. Each power iteration costs a good part of a solution, and frames of one scan are sampled
+/// alike: among many frames with the same coil maps only some are tested, including those with the largest spectrum,
+/// and the eigenvalues of all others are assumed to lie as far below the bound of their spectrum.
 double Regularised::bound_of(const Frames& frames, const std::vector<const numerics::LinearOperator*>& matrices) {
   constexpr std::size_t kLooks = 4;
   const std::size_t count = matrices.size();  // 1 where all frames share a matrix
@@ -219,7 +219,7 @@ double Regularised::bound_of(const Frames& frames, const std::vector<const numer
     same_maps = same_maps && frames[f].maps.memory() == frames.front().maps.memory();
   }
   const std::size_t step = same_maps ? std::max<std::size_t>(1, (count + kLooks - 1) / kLooks) : 1;
-  double bound = 0, share = 0;  // of what the spectrum allows
+  double bound = 0, share = 0;  // share of the spectrum's bound
   for (std::size_t f = 0; f < count; ++f) {
     if (f % step != 0 && f != widest) continue;
     const double found = bound_of(frames[f], *matrices[f]);
@@ -229,7 +229,7 @@ double Regularised::bound_of(const Frames& frames, const std::vector<const numer
   return step == 1 ? bound : share * frames[widest].matrix->largest();
 }
 
-/// Solves for the lambda that was asked for, or for the one that leaves the noise.
+/// Solves for the given lambda, or for the one that leaves the noise.
 Regularised::Found Regularised::minimise(const Frames& frames, numerics::ProximalProblem& problem,
                                          numerics::DeviceView<cfloat> x, double bound) {
   numerics::Context& compute = scan_->compute;
@@ -243,7 +243,7 @@ Regularised::Found Regularised::minimise(const Frames& frames, numerics::Proxima
   const double most = numerics::extremes(compute, problem.b).most;
   if (!std::isfinite(most)) refuse_numbers();
   Found found{{}, options_.scale == "relative" ? options_.lambda * most : options_.lambda, nullptr};
-  // Solves that find lambda begin at the solution before, so that their first steps are small.
+  // Solves that search lambda begin at the previous solution, so that their first steps are small.
   constexpr double kFiner = 10;
   const auto solve_for = [&](double lambda) {
     options.lambda = found.lambda = lambda;
@@ -255,7 +255,7 @@ Regularised::Found Regularised::minimise(const Frames& frames, numerics::Proxima
     return found;
   }
   if (problem.priors.empty()) {
-    solve_for(0);  // lambda changes nothing
+    solve_for(0);  // lambda has no effect
     return found;
   }
   options.tolerance /= kFiner;
@@ -304,7 +304,7 @@ void Regularised::solve(Frames frames, const Emit<CoilImages>& emit) {
       scan_->warn(
           "regularised: the last frame of a series is alone, so that priors along the series do not count for it; "
           "choose 'frames' so that no frame is left over");
-    // Frames without a sample or a signal are 0.
+    // Frames without a sample or a signal become 0.
     if (bound > 0 && problem.power > 0) found = minimise(frames, problem, x.view(), bound);
   } catch (const std::invalid_argument& error) {
     throw ClientError(fmt::format("regularised: {}", error.what()));

@@ -1,4 +1,4 @@
-// Least squares with wavelets, total variation or low rank.
+// Regularised solves least squares with wavelets, total variation or low rank (compressed sensing).
 #pragma once
 
 #include <map>
@@ -11,9 +11,9 @@
 
 namespace echotrain {
 
-/// Makes 1/2 |F x - d|^2 + lambda sum_i w_i h_i(x) small, for the priors h_i of gadgets/numerics/proximal/priors.h: of
-/// each frame by itself, or of several frames of a series together. Squares are weighed by W as in NormalEquations. How
-/// it went is in the images' meta attributes (regularised_*). ClientError for several coils without coil maps, or
+/// Minimises 1/2 |F x - d|^2 + lambda sum_i w_i h_i(x), for the priors h_i of gadgets/numerics/proximal/priors.h: frame
+/// by frame, or over several frames of a series together. Squares are weighed by W as in NormalEquations. The outcome
+/// is in the images' meta attributes (regularised_*). Throws ClientError for several coils without coil maps, or
 /// several sets of these, and for data that are not finite. Sources: see gadgets/numerics/proximal/proximal_solver.h;
 /// compressed sensing in MRI: Lustig, Donoho, Pauly, MRM 58, 2007.
 class Regularised final : public Gadget<NormalEquations, CoilImages> {
@@ -31,11 +31,11 @@ class Regularised final : public Gadget<NormalEquations, CoilImages> {
 
  private:
   using Frames = std::vector<NormalEquations>;
-  /// A solution, and the lambda that it belongs to.
+  /// A solution and its lambda.
   struct Found {
     numerics::ProximalResult result;
     double lambda;
-    const char* noise;  ///< how the noise was met; null: it was not asked for
+    const char* noise;  ///< how well the noise was matched; null: not asked for
   };
 
   void solve(Frames frames, const Emit<CoilImages>& emit);

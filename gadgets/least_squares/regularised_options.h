@@ -7,7 +7,7 @@
 
 namespace echotrain {
 
-/// Regularised::parameters() says what they mean.
+/// The options; Regularised::parameters() explains them.
 struct RegularisedOptions {
   struct Wavelet {
     double weight = 1;

@@ -7,7 +7,7 @@
 namespace echotrain {
 namespace {
 
-/// What the solver found, for other processes.
+/// Packs the solver's results for other processes.
 std::vector<std::byte> packed(const numerics::PcgResult& result) {
   std::vector<double> numbers{result.lambda};
   for (const auto& item : result.items) {

@@ -1,4 +1,5 @@
-// Frames of a scan, each solved from the one before: what both forms of `nlinv_realtime` share with `nlinv_sms`.
+// NlinvFrames solves the frames of a scan, each from the previous one: the common part of both forms of
+// `nlinv_realtime` and of `nlinv_sms`.
 #pragma once
 
 #include <deque>
@@ -13,38 +14,38 @@
 
 namespace echotrain {
 
-/// ClientError where frames of an image's extents [y, x], solved for in `solved`, cannot be: before any data come.
-/// instead: what else there is.
+/// Throws ClientError, before any data come, where frames of an image's extents [y, x], solved for in `solved`, are
+/// impossible. instead: the alternative to suggest.
 void check_nlinv_extents(std::string_view gadget, const numerics::Shape& image, const numerics::Shape& solved,
                          double field, std::string_view instead = "gridding or cg_sense_realtime");
-/// What is solved for, [y, x]: an image's extents times `field`.
+/// The extents to solve for, [y, x]: an image's extents times `field`.
 numerics::Shape nlinv_extents(const numerics::Shape& image, double field);
 
-/// What a frame became.
+/// The result of a frame.
 struct NlinvImages {
   Array<cfloat> images;  // [slice, 1, y, x]
   std::map<std::string, std::string> notes;
 };
 
-/// Keeps what the next frame of the same slice (and encoding, contrast, set) begins at.
+/// Keeps the solution at which the next frame of the same slice (and encoding, contrast, set) begins.
 class NlinvFrames {
  public:
-  /// gadget: a name that outlives this, for errors.
+  /// gadget: its name, for errors; it must outlive this.
   NlinvFrames(std::string_view gadget, const NlinvRealtimeOptions& options) : gadget_(gadget), options_(options) {}
   void start(Scan& scan) { scan_ = &scan; }
 
-  /// Solves for a frame and gives its image of `image` points, [y, x], the middle of what is solved for. ClientError
+  /// Solves for a frame and gives its image of `image` points, [y, x], the middle of the solution. Throws ClientError
   /// when the data are not finite, or when the number of coils or the matrix changes.
   CoilImages solve(const std::shared_ptr<const Frame>& frame, const numerics::NlinvFrame& equations,
                    const numerics::Shape& image);
-  /// The same of slices that are solved for together. key: of the frame.
+  /// Solves for slices together. key: the frame's key.
   NlinvImages solve(const FrameKey& key, const numerics::NlinvFrame& equations, std::int64_t slices,
                     const numerics::Shape& image);
 
  private:
   struct Series {
     std::unique_ptr<numerics::Nlinv> nlinv;
-    bool begun = false;                // the frame before left a solution
+    bool begun = false;                // the previous frame left a solution
     std::deque<Array<cfloat>> images;  // the last `median`, the newest at the end
   };
   Series& series_of(const FrameKey& key, std::int64_t slices, const numerics::Shape& images);

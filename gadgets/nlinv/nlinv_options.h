@@ -1,4 +1,4 @@
-// Options that `nlinv_realtime`, both forms of it, and `nlinv_sms` have in common.
+// The common options of both forms of `nlinv_realtime` and of `nlinv_sms`.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace echotrain {
 
-/// add_nlinv_parameters() says what they mean.
+/// The options; add_nlinv_parameters() explains them.
 struct NlinvRealtimeOptions {
   std::int64_t newton_steps = 6;
   std::int64_t inner = 7;
@@ -23,7 +23,7 @@ struct NlinvRealtimeOptions {
   double field = 1;
   double accuracy = 1e-3;
 };
-/// The rows of NlinvRealtimeOptions behind those of `table`, of options that are these or have them as a base.
+/// Adds the rows of NlinvRealtimeOptions after those of `table`, whose options are these or have them as a base.
 template <class Options>
 Parameters<Options> add_nlinv_parameters(Parameters<Options> table) {
   return std::move(table)

@@ -24,7 +24,7 @@ void NlinvRealtime::start(const protocol::Header& header, Scan& scan) {
   }
 }
 
-/// What is solved for, [y, x].
+/// The extents to solve for, [y, x].
 numerics::Shape NlinvRealtime::extents_of(std::uint16_t encoding) const {
   return nlinv_extents(geometries_.at(encoding).extents(), options_.field);
 }
@@ -63,7 +63,7 @@ void NlinvRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
   if (!samples.last) return;
   std::unique_ptr<numerics::GriddedFrame> whole = std::move(open);
   open_.erase(frame->id);
-  if (!whole) {  // a frame without samples tells nothing, not even how many coils there are
+  if (!whole) {  // a frame without samples tells nothing, not even the number of coils
     const numerics::Shape image = geometries_.at(encoding).extents();
     emit({frame, scan_->compute.zeros<cfloat>({1, 1, image[0], image[1]})});
     return;

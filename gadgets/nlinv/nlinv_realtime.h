@@ -1,4 +1,4 @@
-// Image and coil sensitivities of each frame together, without calibration.
+// NlinvRealtime solves for the image and the coil sensitivities of each frame together, without calibration.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace echotrain {
 
-/// Real-time NLINV of samples anywhere: each frame is solved from the one before by regularised Newton steps, for its
-/// image and all sensitivities; the first begins at a constant image and no sensitivities. Samples are gridded as they
-/// come, and F^H W F is a convolution made of the frame's own samples, without a plan for their trajectory. The first
-/// frame waits for the device twice, later ones once. The image's meta attributes say how it went (nlinv_*).
-/// ClientError for 3D encodings. Sources: gadgets/numerics/nlinv/nlinv.h.
+/// Does real-time NLINV of samples anywhere: each frame is solved, starting from the previous one, by regularised
+/// Newton steps, for its image and all sensitivities; the first frame begins at a constant image and no sensitivities.
+/// Samples are gridded as they come, and F^H W F is a convolution made from the frame's own samples, without a plan for
+/// their trajectory. The first frame waits for the device twice, later ones once. The image's meta attributes report
+/// the outcome (nlinv_*). Throws ClientError for 3D encodings. Sources: gadgets/numerics/nlinv/nlinv.h.
 class NlinvRealtime final : public Gadget<Samples, CoilImages> {
  public:
   using Options = NlinvRealtimeOptions;
   static constexpr std::string_view kName = "nlinv_realtime";
   static constexpr std::string_view kSummary =
       "Works out image and coil sensitivities of each frame together, beginning at the frame before (NLINV).";
-  static constexpr Delivery kDelivery = Delivery::parts;  // F^H W F is of a whole window
+  static constexpr Delivery kDelivery = Delivery::parts;  // F^H W F belongs to a whole window
   static Parameters<Options> parameters() { return nlinv_parameters(); }
 
   explicit NlinvRealtime(Options options) : options_(options), frames_(kName, options) {}
@@ -38,13 +38,13 @@ class NlinvRealtime final : public Gadget<Samples, CoilImages> {
   NlinvFrames frames_;
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
-  /// By frame, for parts of several frames that come by turns; then kept for the frames after.
+  /// By frame, as parts of several frames may come in turn; then kept for later frames.
   std::map<std::uint64_t, std::unique_ptr<numerics::GriddedFrame>> open_;
   std::map<std::pair<std::uint16_t, std::int64_t>, std::vector<std::unique_ptr<numerics::GriddedFrame>>> spare_;
 };
 
-/// The same for equations that other gadgets made: of Cartesian lines by `encoding`, whose lines may be others in each
-/// frame, or of samples by `fhd`.
+/// NLINV of equations that other gadgets made: from `encoding`, whose Cartesian lines may change with each frame, or
+/// from `fhd`.
 class NlinvOfEquations final : public Gadget<NormalEquations, CoilImages> {
  public:
   using Options = NlinvRealtimeOptions;
@@ -52,7 +52,7 @@ class NlinvOfEquations final : public Gadget<NormalEquations, CoilImages> {
   static constexpr std::string_view kSummary = NlinvRealtime::kSummary;
   static Parameters<Options> parameters() { return nlinv_parameters(); }
 
-  /// std::invalid_argument for a field other than that of the equations.
+  /// Throws std::invalid_argument for a field other than that of the equations.
   explicit NlinvOfEquations(Options options);
   void start(const protocol::Header& header, Scan& scan) override;
   void process(NormalEquations&& equations, const Emit<CoilImages>& emit) override;

@@ -1,4 +1,4 @@
-// Images and coil sensitivities of slices that are excited at once, without calibration.
+// NlinvSms solves for the images and the coil sensitivities of simultaneous slices together, without calibration.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace echotrain {
 
-/// Simultaneous multi-slice scans (SMS, multi-band) of radial or other non-Cartesian 2D readouts, as CgSenseSms takes
-/// them: slice m of M has the phase phi = 2 pi m n / M in readouts of number n. Each frame is solved from the one
-/// before, as NlinvRealtime does for one slice, for the images and all sensitivities of all slices together: d_nj = F_n
-/// sum_m exp(i phi_mn) m_m c_mj. Readouts of different numbers need not have the same positions, and no trajectory need
-/// come again. The first frame waits for the device twice, later ones once. On CUDA the steps of frames after the first
-/// are one graph.
+/// Reconstructs simultaneous multi-slice scans (SMS, multi-band) of radial or other non-Cartesian 2D readouts, as
+/// CgSenseSms takes them: slice m of M has the phase phi = 2 pi m n / M in readouts of number n. Each frame is solved
+/// starting from the previous one, as NlinvRealtime does for one slice, for the images and all sensitivities of all
+/// slices together: d_nj = F_n sum_m exp(i phi_mn) m_m c_mj. Readouts of different numbers may have different
+/// positions, and trajectories need not repeat. The first frame waits for the device twice, later ones once. On CUDA
+/// the steps of frames after the first are one graph.
 ///
-/// In:  Readouts [readout, coil, sample] with positions in the plane; weights as of CgSenseSms.
+/// In:  Readouts [readout, coil, sample] with positions in the plane; weights as for CgSenseSms.
 /// Out: M images a frame, one after the other, with the numbers, the places and the meta attribute `multiband` that
-///      CgSenseSms gives them, and with nlinv_*, which are of all slices together.
+///      CgSenseSms gives them, and with nlinv_*, which describe all slices together.
 ///
 /// Warnings and ClientErrors: those of CgSenseSms and NlinvRealtime.
 ///

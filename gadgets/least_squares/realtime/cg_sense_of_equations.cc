@@ -13,10 +13,10 @@
 namespace echotrain {
 namespace {
 
-// Places of k-space that were sampled less densely than this part of the mean count for less, and those never sampled
-// for nothing; of places sampled as the mean is, 1 % is lost.
+// Places of k-space that were sampled less densely than this part of the mean have less weight, and those never sampled
+// have none; places of mean density lose 1 %.
 constexpr double kLeastDensity = 0.1;
-// Frames without the middle of k-space may have next to nothing.
+// Frames without the middle of k-space may have hardly any signal.
 constexpr double kMostUnlikeLines = 1e6;
 
 numerics::Shape of_items(std::int64_t items, const numerics::Shape& image) {
@@ -62,7 +62,7 @@ void CgSenseOfEquations::begin_mean(Place& place, const numerics::Shape& right) 
   place.next = compute.allocate<cfloat>(all);
   place.mean = compute.zeros<cfloat>(all);
   place.maps = compute.allocate<cfloat>(right);
-  // A point in the middle, whose k-space is 1 everywhere where middle_of_kspace() makes it.
+  // The point lies in the middle, so that its k-space, as middle_of_kspace() makes it, is 1 everywhere.
   place.point = compute.zeros<cfloat>({right[1], right[2], right[3]});
   const std::int64_t middle = ((right[1] / 2) * right[2] + right[2] / 2) * right[3] + right[3] / 2;
   const auto value = static_cast<cfloat>(static_cast<float>(place.point.size()));
@@ -92,7 +92,7 @@ void CgSenseOfEquations::make_maps(Place& place) {
   const auto& n = middle.shape();
   const std::int64_t coils = n[0] - 1;
   const numerics::Shape block{n[1], n[2], n[3]}, of_coils{coils, n[1], n[2], n[3]};
-  // Each coil's k-space k over the density D, as conj(D) k / (|D|^2 + least^2).
+  // Each coil's k-space k is divided by the density D, as conj(D) k / (|D|^2 + least^2).
   Array<cfloat> densities = compute.allocate<cfloat>({2, coils, n[1], n[2], n[3]});
   Array<cfloat> data = compute.zeros<cfloat>({2, coils, n[1], n[2], n[3]});
   compute.copy<cfloat>(middle.cview().part(0, of_coils), data.view().slice(0));
@@ -107,7 +107,8 @@ void CgSenseOfEquations::make_maps(Place& place) {
   adaptive_maps_of_middle(compute, std::move(even), static_cast<int>(options_.block), 0, place.maps);
 }
 
-/// Caches drop what nobody holds, and nobody waits here for the device, which still reads it.
+/// Holds an operator: caches drop operators that nobody holds, and nobody waits here for the device, which still reads
+/// it.
 void CgSenseOfEquations::hold(std::shared_ptr<const numerics::NormalOperator> matrix) {
   while (!in_use_.empty() && *in_use_.front().done) in_use_.pop_front();
   auto done = std::make_shared<std::atomic<bool>>(false);
@@ -147,7 +148,7 @@ void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilIma
       [&](numerics::DeviceView<const cfloat> x, numerics::DeviceView<cfloat> y) {
         equations.matrix->apply_sense(compute, of_coils, x, y);
       },
-      place.scale.cview(), /*may_record=*/false);  // the next frame's operator is another
+      place.scale.cview(), /*may_record=*/false);  // the next frame has another operator
   Array<cfloat> out = compute.allocate<cfloat>(one);
   compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
   hold(equations.matrix);

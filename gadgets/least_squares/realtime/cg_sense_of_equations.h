@@ -1,4 +1,5 @@
-// Parallel imaging frame by frame, of equations that other gadgets made: Cartesian lines, others in each frame.
+// CgSenseOfEquations does real-time parallel imaging, frame by frame, from equations that other gadgets made: Cartesian
+// lines, others in each frame.
 #pragma once
 
 #include <atomic>
@@ -14,20 +15,20 @@
 
 namespace echotrain {
 
-/// CgSenseRealtime for normal equations: of Cartesian lines by `encoding`, which may be others in each frame, or of
-/// samples by `fhd`. It solves sum_c |F S_c x - d_c|_W^2 + lambda L |x - x_before|^2 + tikhonov L |x|^2 for each frame,
-/// from the frame before on, by a fixed number of conjugate gradient steps; L = NormalOperator::largest(), of Cartesian
-/// lines 1.
+/// CgSenseRealtime for normal equations: from `encoding`, whose Cartesian lines may change with each frame, or from
+/// `fhd`. It solves sum_c |F S_c x - d_c|_W^2 + lambda L |x - x_before|^2 + tikhonov L |x|^2 for each frame, starting
+/// from the previous one, by a fixed number of conjugate gradient steps; L = NormalOperator::largest(), 1 for Cartesian
+/// lines.
 ///
 /// Where the equations bring maps (`coil_maps`), these are S. Otherwise S comes from a mean of the latest frames, which
-/// forgets old ones: the mean of F^H W d, and beside it that of F^H W F of a point, whose transform says how densely
-/// each place of k-space was sampled. The middle of the first's k-space over that density has all lines, once the
-/// frames together had them, each with the weight 1; places that none has are 0. Maps are made anew before the images
-/// of the first `average` frames, and then every `refresh` frames behind the image. Before the frames together have the
-/// middle of k-space, images have aliases in them; before one of them has any of it, they are zero.
+/// forgets old ones: the mean of F^H W d, and beside it that of F^H W F of a point, whose transform is the sampling
+/// density of each place of k-space. The middle of the first mean's k-space divided by that density has all lines, once
+/// the frames together had them, each with the weight 1; places never sampled are 0. Maps are made anew before the
+/// images of the first `average` frames, and then every `refresh` frames behind the image. Until the frames together
+/// have the middle of k-space, images have aliases; until one of them has any of it, they are zero.
 ///
-/// No frame waits for the device, but for what makes an operator of lines that are new (`encoding`). ClientError when
-/// the number of coils or the matrix changes, or when maps come in two sets. Sources: CgSenseRealtime; maps from frames
+/// No frame waits for the device, except to make the operator of new lines (`encoding`). Throws ClientError when the
+/// number of coils or the matrix changes, or when maps come in two sets. Sources: CgSenseRealtime; maps from frames
 /// whose lines lie between one another: Kellman, Epstein, McVeigh, "Adaptive sensitivity encoding incorporating
 /// temporal filtering (TSENSE)", MRM 45, 2001.
 class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
@@ -44,7 +45,7 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
   void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
-  /// What frames of one place leave to the next.
+  /// The state that frames of one place leave to the next.
   struct Place {
     Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;

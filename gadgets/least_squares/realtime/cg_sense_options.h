@@ -7,7 +7,7 @@
 
 namespace echotrain {
 
-/// cg_sense_parameters() says what they mean.
+/// The options; cg_sense_parameters() explains them.
 struct CgSenseRealtimeOptions {
   std::int64_t iterations = 10;
   double lambda = 0.01;
@@ -20,7 +20,7 @@ struct CgSenseRealtimeOptions {
 };
 Parameters<CgSenseRealtimeOptions> cg_sense_parameters();
 
-/// Whether maps are made again behind the frame of this number, counted from 1.
+/// True if maps are made again after the frame of this number, counted from 1.
 bool maps_are_due(std::int64_t frames, std::int64_t average, std::int64_t refresh);
 
 }  // namespace echotrain

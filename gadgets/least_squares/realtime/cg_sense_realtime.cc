@@ -19,7 +19,7 @@ numerics::Shape doubled(const numerics::Shape& image) {
   return out;
 }
 
-/// What frames of one place have in common.
+/// The key that frames of one place share.
 FrameKey place_of(FrameKey key) {
   key.repetition = key.phase = 0;
   return key;
@@ -166,7 +166,7 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   place.like.take(workshop.right.cview(), 1 / static_cast<double>(so_far));
   place.like.add_to_mean(workshop.right.cview(), place.mean.view());
   place.like.forget(place.solver);
-  if (place.frames <= 2) make_maps(place);  // the first frame may have held nothing
+  if (place.frames <= 2) make_maps(place);  // the first frame may have had no signal
 
   const numerics::Shape one{1, 1, image[0], image[1]};
   numerics::combine(compute, place.maps.cview(), workshop.right.cview(), place.solver.right().reshaped(one),

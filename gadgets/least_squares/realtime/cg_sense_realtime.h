@@ -1,4 +1,4 @@
-// Parallel imaging frame by frame, for trajectories that do not come again.
+// CgSenseRealtime does real-time parallel imaging, frame by frame, for trajectories that do not repeat.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@
 
 namespace echotrain {
 
-/// Solves sum_c |F S_c x - d_c|_W^2 + lambda L |x - x_before|^2 + tikhonov L |x|^2 for each frame, from the frame
-/// before on, by a fixed number of conjugate gradient steps; L is the largest value of F^H W F's spectrum. F^H W d and
-/// F^H W F are scattered from the frame's own positions: no plan, no sort, no power iteration. The maps S come from a
-/// mean of the latest frames, which forgets old ones and leaves out frames that are unlike the others (spikes); a frame
-/// after such a one begins as the first did. The first two frames make maps before their image, later ones now and then
-/// after their image has left. Parts of a frame go to the device as they come; the work begins with the last one, so
-/// that the bits do not depend on how readouts arrive. On CUDA, nothing waits for the device once the first two frames
-/// have passed, unless a frame has more than about a million samples: their upload then waits for pinned memory.
+/// Solves sum_c |F S_c x - d_c|_W^2 + lambda L |x - x_before|^2 + tikhonov L |x|^2 for each frame, starting from the
+/// previous one, by a fixed number of conjugate gradient steps; L is the largest value of F^H W F's spectrum. F^H W d
+/// and F^H W F are scattered from the frame's own positions: no plan, no sort, no power iteration. The maps S come from
+/// a mean of the latest frames, which forgets old ones and leaves out outliers (spikes); a frame after an outlier
+/// begins as the first did. The first two frames make maps before their image, later ones now and then after their
+/// image has left. Parts of a frame go to the device as they come; the work begins with the last one, so that the bits
+/// do not depend on the readouts' batches. On CUDA, nothing waits for the device once the first two frames have passed,
+/// unless a frame has more than about a million samples: their upload then waits for pinned memory.
 ///
 /// Sources: CG-SENSE: Pruessmann et al., MRM 46, 2001; F^H W F as a convolution: Fessler et al., IEEE TSP 53(9), 2005;
-/// frames that begin with the one before: Sorensen et al., "Real-time reconstruction of sensitivity encoded radial MRI
-/// using a graphics processing unit", IEEE TMI 28(12), 2009, whose maps also come from the data as they arrive.
+/// frames that begin with the previous one: Sorensen et al., "Real-time reconstruction of sensitivity encoded radial
+/// MRI using a graphics processing unit", IEEE TMI 28(12), 2009, whose maps also come from the data as they arrive.
 class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
  public:
   using Options = CgSenseRealtimeOptions;
   static constexpr std::string_view kName = "cg_sense_realtime";
   static constexpr std::string_view kSummary =
       "Parallel imaging of frames whose trajectories never repeat, without plans, each from the frame before.";
-  static constexpr Delivery kDelivery = Delivery::parts;  // F^H F is of a whole window
+  static constexpr Delivery kDelivery = Delivery::parts;  // F^H F belongs to a whole window
   static Parameters<Options> parameters() { return cg_sense_parameters(); }
 
   explicit CgSenseRealtime(Options options) : options_(options) {}
@@ -44,7 +44,7 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
-  /// What the frames of an encoding work in.
+  /// The arrays in which the frames of an encoding are computed.
   struct Workshop {
     Workshop(numerics::Context& compute, const numerics::Shape& image, std::int64_t coils,
              const numerics::NufftOptions& of_data, const numerics::NufftOptions& of_lags);
@@ -53,7 +53,7 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
     numerics::FrameToeplitz matrix;
     Array<cfloat> right;  // [coil, z, y, x]: F^H W d of the frame
   };
-  /// What frames of one place leave to the next.
+  /// The state that frames of one place leave to the next.
   struct Place {
     Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
@@ -83,7 +83,7 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   std::map<std::uint16_t, Workshop> workshops_;            // by encoding
   std::map<FrameKey, Place> places_;
   std::map<std::uint64_t, Open> open_;  // by frame
-  std::int64_t usual_samples_ = 0;      // of the frame before
+  std::int64_t usual_samples_ = 0;      // of the previous frame
 };
 
 }  // namespace echotrain

@@ -118,7 +118,7 @@ CgSenseSms::Workshop& CgSenseSms::workshop_for(std::uint16_t encoding, std::int6
 CgSenseSms::Place& CgSenseSms::place_for(const FrameKey& key, std::int64_t coils) {
   if (const auto found = places_.find(key); found != places_.end()) return found->second;
   const Space& space = spaces_.at(key.encoding);
-  // The scale that the solver gets is that of the mean over numbers, L over the number of slices.
+  // The solver's scale is that of the mean over numbers, L over the number of slices.
   const auto m = static_cast<double>(space.of.sms.slices);
   const numerics::FixedCgOptions solver{.iterations = static_cast<int>(options_.iterations),
                                         .previous = m * options_.lambda,
@@ -126,7 +126,7 @@ CgSenseSms::Place& CgSenseSms::place_for(const FrameKey& key, std::int64_t coils
   return places_.try_emplace(key, *scan_, space, coils, solver).first->second;
 }
 
-/// F_n^H W d and F_n^H W F_n of each number.
+/// Makes F_n^H W d and F_n^H W F_n for each number n.
 void CgSenseSms::make_equations(const SmsFrame& open, const Space& space, Workshop& workshop) {
   numerics::Context& compute = scan_->compute;
   const std::vector<SmsSamples> samples = slices_.sorted(open, space.of).of_number;
@@ -152,8 +152,8 @@ void CgSenseSms::make_equations(const SmsFrame& open, const Space& space, Worksh
   ++scan_->numbers.operators_made;
 }
 
-/// The images of each slice, with what is left of the others, are added to their means, unless the frame is unlike
-/// those before it.
+/// Adds the images of each slice, with the remains of the others, to their means, unless the frame is unlike earlier
+/// ones.
 void CgSenseSms::add_to_mean(const Space& space, Workshop& workshop, Place& place) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t m = space.of.sms.slices;
@@ -193,7 +193,7 @@ void CgSenseSms::reconstruct(const SmsFrame& open, const std::shared_ptr<const F
   make_equations(open, space, workshop);
   add_to_mean(space, workshop, place);
   place.like.forget(place.solver);
-  if (place.frames <= 2) make_maps(space, workshop, place);  // the first frame may have held nothing
+  if (place.frames <= 2) make_maps(space, workshop, place);  // the first frame may have had no signal
 
   const std::int64_t m = space.of.sms.slices, ny = space.of.image[0], nx = space.of.image[1];
   const numerics::Shape of_coils{m * workshop.coils, ny, nx};
@@ -219,7 +219,7 @@ void CgSenseSms::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
   for (auto& [key, place] : places_) place.like.tell_at_end();
 }
 
-/// Each slice's image, with its number and its place.
+/// Emits each slice's image, with its number and its place.
 void CgSenseSms::give(const Space& space, Place& place, const Frame& frame, const Emit<CoilImages>& emit) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t m = space.of.sms.slices;

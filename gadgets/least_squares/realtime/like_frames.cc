@@ -24,7 +24,7 @@ void LikeFrames::add_to_mean(numerics::DeviceView<const numerics::cfloat> next,
 }
 
 void LikeFrames::forget(numerics::FixedCg& solver) {
-  const std::int32_t* const forgets = &frame_.data()->forget;  // not read here: it may be a device's
+  const std::int32_t* const forgets = &frame_.data()->forget;  // not read here: it may be device memory
   solver.forget(scan_.compute, numerics::DeviceView<const std::int32_t>(forgets, {1}));
 }
 

@@ -1,4 +1,4 @@
-// What a spike in one frame leaves to the frames after it: nothing.
+// LikeFrames keeps a spike in one frame from affecting later frames.
 #pragma once
 
 #include <atomic>
@@ -10,26 +10,26 @@
 
 namespace echotrain {
 
-/// Frames of one place, told apart from those that are unlike them (numerics::FrameLikeness). Waits for no device but
-/// at the scan's end.
+/// Detects outliers among the frames of one place (numerics::FrameLikeness). Waits for no device except at the scan's
+/// end.
 class LikeFrames {
  public:
-  /// Of frames that all have the middle of k-space: objects and contrasts do not change by so much from one to the
-  /// next.
+  /// The bound for frames that all have the middle of k-space: objects and contrasts do not change by so much from one
+  /// frame to the next.
   static constexpr double kMostUnlikeSamples = 32;
 
-  /// `most`: how many times as large as usual, or as small, frames may be.
+  /// `most`: the largest ratio of a frame's size to the usual one, either way.
   LikeFrames(Scan& scan, double most);
-  /// The next frame's F^H W d. `share`: that it has in means if it is like those before.
+  /// Takes the next frame's F^H W d. `share`: its share in means if it is like earlier frames.
   void take(numerics::DeviceView<const numerics::cfloat> right, double share);
-  /// Adds what the frame brings, in the share that take() found.
+  /// Adds the frame to the mean, in the share that take() found.
   void add_to_mean(numerics::DeviceView<const numerics::cfloat> next, numerics::DeviceView<numerics::cfloat> mean);
-  /// The solver forgets the image of the frame before where this one must not begin with it.
+  /// Makes the solver forget the previous frame's image if this one must not begin with it.
   void forget(numerics::FixedCg& solver);
-  /// Warns, once in a scan, of frames that are unlike the others. Called behind each frame; on CUDA it tells of them
-  /// some later.
+  /// Warns, once in a scan, of frames that are unlike the others. Called after each frame; on CUDA the warning comes
+  /// some frames later.
   void tell();
-  /// The same of all frames, at the scan's end.
+  /// Warns of all frames, at the scan's end.
   void tell_at_end();
 
  private:
