@@ -18,12 +18,12 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// [ms], of an interval between two R waves.
+/// The length of systole [ms] in an interval between two R waves.
 double systole_ms(double interval_ms) {
   return std::clamp(546 - 2.1 * 60000 / interval_ms, 0.2 * interval_ms, 0.8 * interval_ms);
 }
 
-/// Around the cycle: 0.95 and 0.05 are 0.1 apart.
+/// The distance of two phases around the cycle: 0.95 and 0.05 are 0.1 apart.
 double phase_distance(double a, double b) {
   const double distance = std::abs(a - b);
   return std::min(distance, 1 - distance);
@@ -152,7 +152,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const std::size_t before = unplaced_.size();
   std::vector<double> times_ms;
   for (const auto& head : readouts.heads) times_ms.push_back(clock_->ms(head.acquisition_time_stamp));
-  const bool news = breathing_ && breathing_->add(readouts, times_ms);  // of what waits
+  const bool news = breathing_ && breathing_->add(readouts, times_ms);  // for waiting readouts
   bool new_beats = false;
   // Waiting readouts count against the session's budget, headers too.
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
@@ -196,7 +196,7 @@ bool CardiacBinning::takes_breath(const protocol::AcquisitionHeader& head) {
   return since_ms >= options_.respiratory_from_ms && since_ms < options_.respiratory_to_ms;
 }
 
-/// By the position that a k0_navigator attached.
+/// Takes the position that a k0_navigator attached.
 bool CardiacBinning::takes_position(const protocol::AcquisitionHeader& head) {
   const auto slot = static_cast<std::size_t>(options_.respiratory_slot);
   const double position = head.user_float[slot];
@@ -217,7 +217,7 @@ bool CardiacBinning::takes_position(const protocol::AcquisitionHeader& head) {
   return position >= options_.navigator_from && (position < options_.navigator_to || options_.navigator_to >= 1);
 }
 
-/// Returns whether the readout's stamp tells of a new beat. ClientError where stamps cannot be right.
+/// Returns true if the readout's stamp tells of a new beat. Throws ClientError where stamps cannot be right.
 bool CardiacBinning::add_stamp(const Readout& readout) {
   const std::string wrong = stamps_->add(readout.head());
   if (!wrong.empty()) throw ClientError("cardiac_binning: " + wrong);
@@ -226,7 +226,7 @@ bool CardiacBinning::add_stamp(const Readout& readout) {
       readout.head().physiology_time_stamp[static_cast<std::size_t>(options_.stamp)] * options_.stamp_tick_ms);
 }
 
-/// Ends the repetitions before the one that begins.
+/// Ends the repetitions before the new one.
 void CardiacBinning::end_earlier(const FrameKey& key) {
   for (auto it = open_.begin(); it != open_.end();) {
     FrameKey other = it->first;
@@ -245,7 +245,7 @@ bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
     pay();
     settle(0, false, emit);
   }
-  return false;  // other gadgets may want it too
+  return false;  // other gadgets may use the waveform, too
 }
 
 void CardiacBinning::finish(End how, const Emit<Readouts>& emit) {
@@ -287,7 +287,7 @@ double CardiacBinning::phase_of(double since_ms, double interval_ms) const {
                             : share + (1 - share) * (since_ms - systole) / (interval_ms - systole);
 }
 
-/// Which of the intervals known so far are regular.
+/// Finds out which of the intervals known so far are regular.
 void CardiacBinning::find_intervals() {
   const auto& times = beats_->triggers();
   while (regular_.size() + 1 < times.size()) {
@@ -320,7 +320,7 @@ double CardiacBinning::median_interval() const {
   return median(std::move(lengths));
 }
 
-/// `usual_ms`: once the scan has ended, the length of the interval that the last beat begins.
+/// Places a readout. `usual_ms`: once the scan has ended, the length of the interval that the last beat begins.
 CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended, double usual_ms) const {
   if (const Place breath = place_in_breath(readout, scan_ended); breath != Place::known) return breath;
   const auto& times = beats_->triggers();
@@ -337,7 +337,8 @@ CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended, d
   return Place::known;
 }
 
-/// `known`: the readout was acquired in a wanted state of breathing, as far as that is looked at by a navigator.
+/// Places a readout by breathing. `known`: it was acquired in a wanted state of breathing, as far as a navigator judges
+/// that.
 CardiacBinning::Place CardiacBinning::place_in_breath(Readout& readout, bool scan_ended) const {
   if (!breathing_ || readout.breath_known) return Place::known;
   switch (breathing_->answer(groups_.at(readout.batch->group).key, readout.time_ms)) {

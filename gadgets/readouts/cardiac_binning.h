@@ -1,4 +1,4 @@
-// Retrospective gating: sorts the readouts of many heartbeats into phases of one.
+// CardiacBinning does retrospective gating: it sorts the readouts of many heartbeats into phases of one.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@
 
 namespace echotrain {
 
-/// Makes frames of cardiac phases out of a scan that ran on through heartbeats. Each interval between two triggers of
-/// the ECG, or between two R waves that the readouts' stamps tell of (`beats: stamps`: physiology_time_stamp[stamp]
-/// counts from the R wave before a readout), is divided into `phases` equal parts, whatever its length; a readout
-/// belongs to the part that its time stamp falls into. All incoming readouts that agree in encoding, slice, contrast,
-/// repetition and set, whatever their idx.phase, become `phases` frames, whose FrameKey::phase is 0 .. phases - 1.
+/// Makes frames of cardiac phases from a scan that ran on through heartbeats. Each interval between two triggers of the
+/// ECG, or between two R waves in the readouts' stamps (`beats: stamps`: physiology_time_stamp[stamp] counts from the R
+/// wave before a readout), is divided into `phases` equal parts, at any length; a readout belongs to the part that its
+/// time stamp falls into. All incoming readouts that agree in encoding, slice, contrast, repetition and set, with any
+/// idx.phase, become `phases` frames, whose FrameKey::phase is 0 .. phases - 1.
 ///
 /// In:  Readouts of frames that last through the beats (`frame: {until: last_in_repetition}`), and the waveforms that
-///      pass by (gadgets/readouts/heartbeats.h says how triggers are found). Readouts of other kinds pass by.
+///      pass by (gadgets/readouts/heartbeats.h finds the triggers). Readouts of other kinds pass by.
 /// Out: Readouts of the phases' frames.
 ///
 /// A readout goes on as soon as the trigger that ends its interval is known. Readouts before the first trigger belong
@@ -37,25 +37,25 @@ namespace echotrain {
 /// of one line in one phase are all handed on: cartesian_kspace averages them. With `fill: nearest`, a line that a
 /// phase lacks and others have is taken from the readout that is nearest in phase, around the cycle (not for readouts
 /// with a trajectory: their line numbers are not positions). Meta attributes of the images: heartbeats, mean_rr_ms,
-/// borrowed_lines, ungated_readouts, those left out of the repetition, and breathing_readouts, those of them that
-/// another state of breathing leaves out.
+/// borrowed_lines, ungated_readouts (left out of the repetition), and breathing_readouts (those of them left out
+/// because of breathing).
 ///
-/// `systole: weissler`: systole does not shorten as diastole does when a heart beats faster. It takes 546 ms - 2.1 ms
-/// times the beats a minute (Weissler, Harris, Schoenfeld, Circulation 37:149, 1968; between 0.2 and 0.8 of the
-/// interval), and parts are equal as those of the scan's first regular interval: in others, systole and diastole are
-/// stretched each by itself.
+/// `systole: weissler`: systole shortens less than diastole when a heart beats faster. It takes 546 ms - 2.1 ms times
+/// the beats a minute (Weissler, Harris, Schoenfeld, Circulation 37:149, 1968; between 0.2 and 0.8 of the interval),
+/// and the scan's first regular interval is divided into equal parts: in other intervals, systole and diastole are
+/// stretched separately.
 ///
 /// `respiratory: stamp`: only readouts whose physiology_time_stamp[respiratory_stamp], the time since the last breath's
 /// trigger, lies in [respiratory_from_ms, respiratory_to_ms) are used. `respiratory: navigator`: only those whose
-/// breathing position, which the centre of k-space tells (gadgets/readouts/gating/breathing_gate.h), lies in
-/// [navigator_from, navigator_to); a readout then waits until 1 / navigator_low_hz after it (and up to half as long
-/// again) are in. `respiratory: attached`: the same range of the position that a k0_navigator before has attached.
+/// breathing position by self-navigation (gadgets/readouts/gating/breathing_gate.h) lies in [navigator_from,
+/// navigator_to); a readout then waits until 1 / navigator_low_hz after it (and up to half as long again) are in.
+/// `respiratory: attached`: the same range, of the position that an earlier k0_navigator has attached.
 ///
 /// A repetition's images are made when the interval of its last readout is known: at once where the header's limits say
 /// that there is one idx.phase, else with the next repetition or at the end of the scan.
 ///
-/// ClientError at the end of a scan in which no interval was found, or breathing nowhere told; before that where stamps
-/// cannot count from an R wave (gadgets/readouts/gating/stamp_check.h).
+/// Throws ClientError at the end of a scan in which no interval was found, or breathing was never determined; before
+/// that where stamps cannot count from an R wave (gadgets/readouts/gating/stamp_check.h).
 class CardiacBinning final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -94,7 +94,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
 
  private:
   using Line = std::tuple<std::uint16_t, std::uint16_t>;  // encoding steps 1 and 2
-  /// What came in at a time; shared by its readouts.
+  /// A batch as it came in; shared by its readouts.
   struct Batch {
     std::uint64_t group = 0;
     HostArray<protocol::AcquisitionHeader> heads;
@@ -108,7 +108,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     const protocol::AcquisitionHeader& head() const { return batch->heads.data()[row]; }
     double time_ms = 0;
     double phase = 0;           // 0 .. 1, once known
-    bool breath_known = false;  // a wanted one
+    bool breath_known = false;  // breathing was judged as wanted
   };
   using Pays = PaidAllocator<Readout>;
   struct Phase {
@@ -123,11 +123,11 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     Group(const FrameKey& of, const Pays& pays) : key(of), phases(pays), kept(pays) {}
     FrameKey key;
     std::map<std::string, std::string> notes;  // of the frames that its readouts came in
-    PaidMap<std::int64_t, Phase> phases;       // phases that have readouts of their own or borrowed ones
-    PaidMap<Line, PaidVector<Readout>> kept;   // of each line, for the phases that lack it
+    PaidMap<std::int64_t, Phase> phases;       // phases with their own or borrowed readouts
+    PaidMap<Line, PaidVector<Readout>> kept;   // readouts of each line, for the phases that lack it
     std::int64_t pending = 0;                  // readouts whose interval is not known yet
     std::int64_t left_out = 0;
-    std::int64_t breathing = 0;  // of those left out, by breathing
+    std::int64_t breathing = 0;  // readouts left out by breathing
     bool whole = false;          // all its frames are whole
   };
   enum class Place { known, unknown, nowhere, other_breath };
@@ -163,13 +163,13 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   std::int64_t regular_count_ = 0;
   double first_regular_ms_ = 0;  // length of the first regular interval
   Pays pays_;
-  std::unique_ptr<numerics::MemoryShare> paid_;  // of intervals, and of what breathing_ keeps
+  std::unique_ptr<numerics::MemoryShare> paid_;  // for intervals, and for data of breathing_
   PaidMap<FrameKey, std::uint64_t> open_;        // groups that more frames may belong to, by key without phase
   PaidMap<std::uint64_t, Group> groups_;         // by number, in the order in which they began
   PaidVector<Readout> unplaced_;                 // in order of arrival
   std::uint64_t next_group_ = 0, next_frame_ = 0;
   bool has_trajectory_ = false, position_told_ = false;
-  std::vector<bool> one_phase_;  // of each encoding: the header says that idx.phase does not change
+  std::vector<bool> one_phase_;  // for each encoding: the header says that idx.phase does not change
 };
 
 }  // namespace echotrain

@@ -94,7 +94,7 @@ void Channels::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   emit(std::move(readouts));
 }
 
-/// Mean power of each channel in the first readout, so that it does not matter how readouts come in batches.
+/// The mean power of each channel in the first readout only, so that it does not depend on the batches.
 std::vector<double> Channels::powers(const Readouts& readouts) const {
   const std::int64_t samples = readouts.heads.front().number_of_samples;
   const numerics::Shape shape{channels_, samples};

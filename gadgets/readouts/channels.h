@@ -1,4 +1,4 @@
-// Channels that are left out: dead ones, and those that the pipeline names.
+// Channels leaves out channels: dead ones, and those that the pipeline names.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace echotrain {
 
-/// Leaves out channels of all readouts: those that `drop` names, and those that are dead, whose root mean square in the
-/// first readout of noise, calibration or imaging is below `dead_below` of the median. It belongs before noise_adjust,
-/// which cannot whiten a dead channel.
+/// Leaves out channels of all readouts: those that `drop` names, and dead ones, whose root mean square in the first
+/// readout of noise, calibration or imaging is below `dead_below` of the median. It belongs before noise_adjust, which
+/// cannot whiten a dead channel.
 ///
 /// In:  Readouts [readout, channel, sample]. Kinds without a use for images (navigators) are changed too if they have
 ///      the same number of channels.
-/// Out: the same with the channels that are left, in their order. Images note channels_left_out.
+/// Out: readouts with the other channels, in their order. Images note channels_left_out.
 ///
-/// ClientError when `drop` is not a list of channels, when no channel is left, or when their number changes.
+/// Throws ClientError when `drop` is not a list of channels, when no channel is left, or when their number changes.
 class Channels final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -42,8 +42,8 @@ class Channels final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::set<std::int64_t> named_;
-  std::int64_t channels_ = 0;       // that come; 0: not known yet
-  std::vector<std::int64_t> kept_;  // by number
+  std::int64_t channels_ = 0;       // number of incoming channels; 0: not known yet
+  std::vector<std::int64_t> kept_;  // numbers of the kept channels
   Array<cfloat> selection_;         // [kept, channel]
   std::string left_out_;            // "3 7"
 };

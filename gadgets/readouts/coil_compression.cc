@@ -96,7 +96,7 @@ void CoilCompression::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   }
 }
 
-/// A batch without a frame may hold several slices.
+/// Splits a batch without a frame, which may hold several slices.
 std::vector<Readouts> CoilCompression::by_slice(Readouts&& readouts) const {
   std::vector<Readouts> parts;
   const auto slice = [&](std::size_t i) -> std::uint16_t { return readouts.heads[i].idx.slice; };
@@ -164,8 +164,8 @@ bool CoilCompression::is_calibration(const protocol::AcquisitionHeader& head, Re
 
 bool CoilCompression::is_any(const protocol::AcquisitionHeader& /*head*/, ReadoutKind /*kind*/) const { return true; }
 
-/// Finds the virtual coils in the calibration readouts that are held, or in those of a frame. What else is held depends
-/// on how the scan came in batches, and is not used.
+/// Finds the virtual coils in the held calibration readouts, or in those of a frame. Other held readouts depend on the
+/// batches, and are not used.
 void CoilCompression::learn(Group& group, const std::optional<std::uint64_t>& frame) {
   numerics::Context& compute = scan_->compute;
   if (coils_ == 0) return;
@@ -187,7 +187,7 @@ void CoilCompression::learn(Group& group, const std::optional<std::uint64_t>& fr
   }
   if (!found) return;  // an empty frame
   const HostArray<numerics::cdouble> host = compute.download<numerics::cdouble>(gram.cview());
-  numerics::MemoryShare paid(compute.account());  // of these and of eigenvectors
+  numerics::MemoryShare paid(compute.account());  // for these and for eigenvectors
   paid.grow_to(3 * static_cast<std::uint64_t>(host.size()) * sizeof(numerics::cdouble));
   const std::vector<numerics::cdouble> values(host.data(), host.data() + host.size());
   const numerics::CompressionOptions options{kept_ ? *kept_ : options_.channels, options_.energy};
@@ -209,8 +209,8 @@ void CoilCompression::learn(Group& group, const std::optional<std::uint64_t>& fr
   if (by_slice_) *by_slice_ = true;
 }
 
-/// Adds the held readouts of `frame`, or, without one, calibration readouts, for which `chosen` is true. False: there
-/// are none.
+/// Adds the held readouts of `frame`, or, without one, calibration readouts, for which `chosen` is true. Returns false
+/// if there are none.
 bool CoilCompression::add(const Group& group, const std::optional<std::uint64_t>& frame, Chosen chosen,
                           numerics::DeviceView<numerics::cdouble> gram) {
   numerics::Context& compute = scan_->compute;
@@ -253,8 +253,8 @@ void CoilCompression::check_columns(const Readouts& readouts) const {
           columns, head.number_of_samples - head.discard_pre - head.discard_post, +head.number_of_samples));
 }
 
-/// Along the readout; forward undoes inverse. Each readout is transformed by itself, so its bits do not depend on how
-/// readouts arrive.
+/// Transforms along the readout; forward undoes inverse. Each readout is transformed separately, so its bits do not
+/// depend on the batches.
 Array<cfloat> CoilCompression::transformed(const Array<cfloat>& data, numerics::Direction direction) const {
   const std::int64_t samples = data.shape()[2];
   Array<cfloat> out = scan_->compute.allocate<cfloat>(data.shape());
@@ -283,7 +283,7 @@ Readouts CoilCompression::compressed(const Group& group, Readouts&& readouts) co
   return std::move(readouts);
 }
 
-/// Passes on what was held, once the virtual coils are known.
+/// Passes on the held readouts, once the virtual coils are known.
 void CoilCompression::give(Group& group, const Emit<Readouts>& emit) {
   for (Readouts& each : std::exchange(group.held, {})) {
     const std::uint64_t bytes = bytes_beside_data(each);
@@ -292,7 +292,7 @@ void CoilCompression::give(Group& group, const Emit<Readouts>& emit) {
   }
 }
 
-/// What is held belongs to frames that never became whole.
+/// Drops held readouts, whose frames never became whole.
 void CoilCompression::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
   groups_.clear();
   paid_->set(0);

@@ -1,4 +1,4 @@
-// Coil compression: fewer virtual coils, so that all that follows costs less.
+// CoilCompression replaces coils by fewer virtual coils, so that all later work costs less.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ namespace echotrain {
 
 /// Replaces the coils by the virtual coils that hold most of the signal, found in the middle of k-space: in calibration
 /// readouts that come before a slice's first imaging readout, else in its first whole frame, with the calibration
-/// readouts that came in its midst. Until the virtual coils of a
-/// slice are known its readouts are held, so that only its first frame waits. Data of fewer coils than are wanted pass
-/// unchanged. Noise should be whitened before: it then stays white.
+/// readouts that came in its midst. Until the virtual coils of a slice are known, its readouts are held, so that only
+/// its first frame waits. Data with no more coils than wanted pass unchanged. Noise should be whitened before; then it
+/// stays white.
 ///
 /// In:  Readouts [readout, coil, sample]; imaging and calibration readouts are compressed, other kinds pass by.
 /// Out: Readouts [readout, virtual coil, sample]. Images note coils_received, coils_used and compression_energy.
 ///
-/// The middle: of Cartesian scans `lines` rows of each phase encoding axis, of others all readouts; of these readouts
-/// `lines` samples about the centre of the echo, but all samples of spirals and the like. `geometric` transforms whole
-/// readouts, so it takes Cartesian ones of the encoded extent only.
+/// The middle of k-space (calibration region) has `lines` rows of each phase encoding axis in Cartesian scans, all
+/// readouts in others; of these readouts `lines` samples about the centre of the echo, but all samples of spirals and
+/// the like. `geometric` transforms whole readouts, so it takes Cartesian ones of the encoded extent only.
 ///
-/// ClientError when the number of coils changes, when there is no signal, where `geometric` gets readouts that it
-/// cannot take, and where `from: calibration` finds no calibration readouts. Sources: Buehrer et al., MRM 57, 2007
-/// (pca); Zhang et al., MRM 69, 2013 (geometric).
+/// Throws ClientError when the number of coils changes, when there is no signal, where `geometric` gets unsuitable
+/// readouts, and where `from: calibration` finds no calibration readouts. Sources: Buehrer et al., MRM 57, 2007 (pca);
+/// Zhang et al., MRM 69, 2013 (geometric).
 class CoilCompression final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -59,7 +59,7 @@ class CoilCompression final : public Gadget<Readouts, Readouts> {
     std::int64_t columns = 0;                                       // encoded
     std::int64_t first_1 = 0, last_1 = 0, first_2 = 0, last_2 = 0;  // encoding steps, inclusive
   };
-  /// What shares one set of virtual coils: a slice, or the scan.
+  /// A slice, or the scan: the readouts that share one set of virtual coils.
   struct Group {
     std::vector<Readouts> held;
     std::int64_t calibration_readouts = 0;
@@ -86,10 +86,10 @@ class CoilCompression final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
-  std::int64_t coils_ = 0;                       // that come; 0: not known yet
-  std::optional<std::int64_t> kept_;             // the same in all groups
+  std::int64_t coils_ = 0;                       // number of incoming coils; 0: not known yet
+  std::optional<std::int64_t> kept_;             // number of virtual coils, the same in all groups
   std::shared_ptr<bool> by_slice_;               // tells others that slices have virtual coils of their own
-  std::unique_ptr<numerics::MemoryShare> paid_;  // of what groups hold
+  std::unique_ptr<numerics::MemoryShare> paid_;  // for readouts that groups hold
   std::map<std::uint16_t, Group> groups_;
 };
 

@@ -33,14 +33,15 @@ bool same_fov(const StoredSpace& a, const StoredSpace& b) {
 
 double distance(const Vector& a, const Vector& b) { return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]); }
 
-/// [degrees]; 0 where either has no length, as senders leave directions out.
+/// The angle [degrees]; 0 where either has no length, as senders leave directions out.
 double angle_between(const Vector& a, const Vector& b) {
   const double lengths = distance(a, {}) * distance(b, {});
   if (!(lengths > 0)) return 0;
   return std::acos(std::clamp(dot(a, b) / lengths, -1.0, 1.0)) * 180 / std::numbers::pi;
 }
 
-/// What of two readouts' places differs, for people. Half a degree moves the edge of a field of view of 240 mm by 1 mm.
+/// Describes the differences of two readouts' places in words. Half a degree moves the edge of a field of view of 240
+/// mm by 1 mm.
 std::vector<std::string> differences_of_place(const AcquisitionHeader& a, const AcquisitionHeader& b) {
   constexpr double kSame_mm = 1, kSame_deg = 0.5;
   std::vector<std::string> out;
@@ -58,7 +59,7 @@ std::vector<std::string> differences_of_place(const AcquisitionHeader& a, const 
   return out;
 }
 
-/// Readouts [begin, end) of a batch, their coils in another order: [readout, coil, sample].
+/// Copies readouts [begin, end) of a batch, with their coils in another order: [readout, coil, sample].
 std::vector<cfloat> reordered(const StoredLines& lines, const std::vector<std::size_t>& coils, std::size_t begin,
                               std::size_t end) {
   const std::size_t samples = lines.heads.front().number_of_samples;
@@ -145,12 +146,12 @@ void ExternalCalibration::finish(End how, const Emit<Readouts>& /*emit*/) {
     scan_->info("reference lines are not kept for later scans: scan_store_mib has no room for them");
 }
 
-/// Whether lines of other scans can be had. Ranks have stores of their own, and could reconstruct differently.
+/// True if lines of other scans are available. Ranks have separate stores, and could reconstruct differently.
 bool ExternalCalibration::has_store() const { return scan_->team == nullptr || scan_->team->in_one_process(); }
 
 CalibrationStore& ExternalCalibration::store() const { return scan_->compute.resources().get<CalibrationStore>(); }
 
-/// Whether this readout is a reference line that is to be kept.
+/// True if this readout is a reference line to keep.
 bool ExternalCalibration::is_wanted(const AcquisitionHeader& head) {
   if ((head.flags & (kReference | kReferenceAndImaging)) == 0 || !spaces_.at(head.encoding_space_ref).cartesian)
     return false;
@@ -206,7 +207,7 @@ CalibrationRecord ExternalCalibration::record() const {
   return out;
 }
 
-/// Gives the lines of the scan that the header names, before the first readout for an image.
+/// Finds the lines of the scan that the header names, before the first readout for an image.
 void ExternalCalibration::look_up(Mode mode, int coils, const Emit<Readouts>& emit) {
   if (own_came_ || (mode == Mode::separate && dependencies_.empty())) return;
   if (dependencies_.empty())
@@ -246,7 +247,7 @@ void ExternalCalibration::go_without(const std::string& why) {
   scan_->warn(why + ": the scan is reconstructed without reference lines");
 }
 
-/// The encoding space that lines of `theirs` are for.
+/// The encoding space that lines of `theirs` fit.
 std::optional<std::size_t> ExternalCalibration::space_for(const StoredSpace& theirs) const {
   for (std::size_t e = 0; e < spaces_.size(); ++e)
     if (spaces_[e].mode != Mode::own && same_fov(spaces_[e], theirs)) return e;
@@ -271,7 +272,8 @@ std::optional<AcquisitionHeader> ExternalCalibration::moved(AcquisitionHeader he
   head.flags = kReference;
   head.idx.phase = head.idx.repetition = 0;
   if (space.matrix[0] == from.matrix[0]) return head;
-  // A whole line has the centre of its own matrix; others say which sample is theirs. What this matrix lacks is cut.
+  // A whole line has the centre of its own matrix; others state their centre sample. Samples beyond this matrix are
+  // cut.
   const std::int64_t pre = head.discard_pre, post = head.discard_post, all = head.number_of_samples;
   const std::int64_t center = all - pre - post == from.matrix[0] ? pre + from.matrix[0] / 2 : head.center_sample;
   const std::int64_t before = center - pre - space.matrix[0] / 2,
@@ -283,8 +285,8 @@ std::optional<AcquisitionHeader> ExternalCalibration::moved(AcquisitionHeader he
   return head;
 }
 
-/// The record's lines as calibration readouts of this scan; none: `why_not` goes on after "the measurement X that the
-/// header names for calibration ".
+/// The record's lines as calibration readouts of this scan; if there are none, `why_not` completes the sentence "the
+/// measurement X that the header names for calibration ".
 std::vector<Readouts> ExternalCalibration::lines_for(const CalibrationRecord& record, int coils, std::string& why_not) {
   const auto theirs = matching_coils({coils, labels_}, {record.coils, record.labels}, why_not);
   if (!theirs) return {};

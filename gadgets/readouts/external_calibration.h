@@ -1,4 +1,4 @@
-// Reference lines of an earlier scan.
+// ExternalCalibration keeps reference lines for later scans, and gives a scan those of an earlier one.
 #pragma once
 
 #include <array>
@@ -21,18 +21,18 @@ namespace echotrain {
 
 /// Keeps the reference lines (flags 20, 21) of Cartesian scans with a measurement ID for later scans, when the scan is
 /// complete, and gives an accelerated scan those of the scan that its header names, where its calibrationMode is
-/// external, or separate and no such line has come: as calibration readouts before the first readout for such an
-/// image, as if they had been sent with it. Lines are kept as they were received, so this goes before all that changes
-/// channels: what whitens or compresses this scan's coils does the same to them.
+/// external, or separate and no such line has come: as calibration readouts before the first readout for such an image,
+/// as if they had been sent with it. Lines are kept as received, so this gadget belongs before all that change
+/// channels: these whiten or compress the lines like the scan's own data.
 ///
-/// Of each encoding space, slice, contrast and set the lines of one phase and repetition are kept, the first. They are
-/// for encoding spaces of the same field of view; rows and samples go to the same place of k-space in another matrix,
-/// or are left out. Coils are matched by their labels (coil_labels.h). A dependency of any type but noise may name the
-/// scan; of several, the last one that is known. Several ranks neither keep nor use lines of other scans.
+/// For each encoding space, slice, contrast and set, the lines of the first phase and repetition are kept. They serve
+/// encoding spaces of the same field of view; rows and samples go to the same place of k-space in another matrix, or
+/// are left out. Coils are matched by their labels (coil_labels.h). A dependency of any type but noise may name the
+/// scan; among several, the last known one counts. Several ranks neither keep nor use lines of other scans.
 ///
-/// Without lines that fit, a warning says why, and the scan goes on without any, or is refused (`require_calibration`).
-/// A scan whose slices lie elsewhere than the lines (position, directions, table) is refused: their coils see it
-/// otherwise. Images made with them note calibration_from "store" and calibration_age_s.
+/// If no lines fit, a warning tells why, and the scan goes on without them, or is refused (`require_calibration`). A
+/// scan whose slices lie elsewhere than the lines (position, directions, table) is refused, because its coil
+/// sensitivities differ. Images made with them note calibration_from "store" and calibration_age_s.
 class ExternalCalibration final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -52,7 +52,7 @@ class ExternalCalibration final : public Gadget<Readouts, Readouts> {
   void finish(End how, const Emit<Readouts>& emit) override;
 
  private:
-  enum class Mode { own, separate, external };  // where a space's reference lines come from
+  enum class Mode { own, separate, external };  // the source of a space's reference lines
   struct Space : StoredSpace {
     bool cartesian = false;
     Mode mode = Mode::own;
@@ -78,13 +78,13 @@ class ExternalCalibration final : public Gadget<Readouts, Readouts> {
 
   Options options_;
   Scan* scan_ = nullptr;
-  RecordKey measurement_;  // this one
+  RecordKey measurement_;  // this scan's key
   std::vector<std::string> dependencies_, labels_;
   std::vector<Space> spaces_;  // per encoding
   bool looked_up_ = false, own_came_ = false;
-  std::int64_t used_unix_s_ = 0;  // when the lines that are used were measured; 0: none are
-  std::string used_id_;           // of the measurement that brought them
-  /// A line of each of their slices, until an image of the slice comes.
+  std::int64_t used_unix_s_ = 0;  // time of the used lines' measurement; 0: none are used
+  std::string used_id_;           // ID of the measurement that brought them
+  /// One line of each of their slices, until an image of the slice comes.
   std::map<std::uint16_t, protocol::AcquisitionHeader> places_;
   std::vector<Kept> kept_;
   std::uint64_t kept_bytes_ = 0;

@@ -1,4 +1,4 @@
-// When a heart beats, from the ECG that comes with a scan or from the stamps of its readouts.
+// Heartbeats finds the times of heartbeats, from the ECG that comes with a scan or from the stamps of its readouts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace echotrain {
 /// - From a trigger channel, where the sender has one: each nonzero sample after a zero one is a trigger.
 /// - From the R waves of a lead: a trigger is the farthest sample from the baseline of each run of samples that are
 ///   farther from it than 0.6 times the farthest of the last two seconds. The baseline is the median of these two
-///   seconds; both are worked out anew every quarter of a second. Either polarity works. Triggers of the first two
+///   seconds; both are computed anew every quarter of a second. Either polarity works. Triggers of the first two
 ///   seconds are therefore known only when these are over.
 ///
 /// Either way, a trigger less than `min_interval_ms` after another belongs to the same beat.
@@ -23,25 +23,25 @@ namespace echotrain {
 class Heartbeats {
  public:
   struct Options {
-    int trigger_channel = -1;  ///< -1: by the R waves
+    int trigger_channel = -1;  ///< -1: triggers come from the R waves
     int lead = 0;
     double min_interval_ms = 60;
     double tick_ms = 2.5;
   };
   explicit Heartbeats(const Options& options) : options_(options) {}
 
-  /// ISMRMRD header XML -> the trigger channel that its waveformInformation names for waveform_id 0, or -1.
+  /// Finds the trigger channel that an ISMRMRD header's waveformInformation names for waveform_id 0, or -1.
   static int trigger_channel(const std::string& header_xml);
 
-  /// The next samples. Messages of other waveforms, and those without the channel, are left out. Returns whether
-  /// triggers were found.
+  /// Adds samples. Messages of other waveforms, and those without the channel, are left out. Returns true if triggers
+  /// were found.
   bool add(const protocol::Waveform& waveform) { return add(waveform, waveform.head.time_stamp * options_.tick_ms); }
-  /// The same, for samples of which the first was taken at `stamped_ms`.
+  /// Adds samples of which the first was taken at `stamped_ms`.
   bool add(const protocol::Waveform& waveform, double stamped_ms);
-  /// The next readout, acquired at `time_ms`, the R wave `since_ms` before it (ISMRMRD's physiology_time_stamp). A zero
-  /// after a zero, and the scan's first, is a stamp that nobody wrote. Returns whether a trigger was found.
+  /// Adds a readout acquired at `time_ms`, with the R wave `since_ms` before it (ISMRMRD's physiology_time_stamp). A
+  /// zero after a zero, and a zero at the scan's first readout, is an unset stamp. Returns true if a trigger was found.
   bool add_stamp(double time_ms, double since_ms);
-  /// No more samples come: finds the triggers of a scan shorter than two seconds. Returns whether there were any.
+  /// Ends the samples: finds the triggers of a scan shorter than two seconds. Returns true if there were any.
   bool finish();
 
   const std::vector<double>& triggers() const { return triggers_; }  ///< [ms], ascending
@@ -65,12 +65,12 @@ class Heartbeats {
   double next_time_ms_ = 0;
   double sample_ms_ = 0;
 
-  // The trigger channel's last value, or the last two seconds of the lead, a ring once full.
+  // Holds the trigger channel's last value, or the last two seconds of the lead, a ring once full.
   float last_value_ = 1;  // a channel that begins high has not risen
   std::vector<Sample> window_;
   std::size_t oldest_ = 0, since_threshold_ = 0;
   float baseline_ = 0, least_ = 0;
-  Sample peak_{0, 0};  // of the run that lasts; its value is the distance from the baseline, 0 outside runs
+  Sample peak_{0, 0};  // of the current run; its value is the distance from the baseline, 0 outside runs
 };
 
 }  // namespace echotrain

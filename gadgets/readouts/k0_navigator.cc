@@ -21,9 +21,10 @@ constexpr std::size_t kMostDrifts = 1024, kMostOnes = 4;
 constexpr double kWidest = 20;
 constexpr std::int64_t kSideItems = 3;
 
-/// What a waiting batch takes beside its data, which the context pays for, and what is learned of it.
+/// The memory of a waiting batch beside its data, which the context pays for, and of its answers.
 std::uint64_t bytes_of_waiting(const Readouts& readouts) {
-  constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // breath, drift and time
+  constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // of breath, drift and
+                                                                                             // time
   return bytes_beside_data(readouts) + readouts.heads.size() * kAnswerBytes;
 }
 
@@ -88,7 +89,7 @@ void K0Navigator::start(const protocol::Header& header, Scan& scan) {
         header, scan);
 }
 
-/// What follows readout i: all navigators are one.
+/// The anatomy of readout i: all navigators are one.
 CentreSamples::Anatomy K0Navigator::anatomy_of(const Readouts& readouts, std::size_t i) const {
   if (options_.centre == "navigators") return {};
   if (readouts.frame) return CentreSamples::anatomy_of(readouts.frame->key);
@@ -103,7 +104,7 @@ void K0Navigator::process(Readouts&& readouts, const Emit<Readouts>& emit) {
         "k0_navigator works on frames that do not overlap, but the pipeline's `frame:` makes sliding windows; leave "
         "out `stride` there");
   Held held;
-  // Calibration before the first imaging readout has the phase that drift counts from.
+  // Calibration before the first imaging readout has the phase from which drift counts.
   const bool corrects = options_.drift == "remove" && imaging_came_;
   held.navigated = imaging || (readouts.kind == ReadoutKind::calibration && corrects);
   if (imaging && !readouts.heads.empty()) imaging_came_ = true;
@@ -124,9 +125,9 @@ void K0Navigator::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   release(emit);
 }
 
-/// [ms]; ascends, but for readouts that come a little late. Stamps may begin anew: with each repetition, with each
-/// slice of a scan that was sorted by them, where 32 bits of them end. What follows is then as far from what came
-/// before as no window reaches.
+/// The time [ms]; it ascends, except for readouts that come a little late. Stamps may begin anew: with each repetition,
+/// with each slice of a scan sorted by slices, where 32 bits end. Later readouts are then placed farther from earlier
+/// ones than any window reaches.
 double K0Navigator::time_of(const protocol::AcquisitionHeader& head) {
   const double beyond_ms = std::max(1000 * options_.drift_s, 1500 / options_.navigator_low_hz);
   double time_ms = clock_->ms(head.acquisition_time_stamp) + anew_ms_;
@@ -142,7 +143,7 @@ double K0Navigator::time_of(const protocol::AcquisitionHeader& head) {
   return time_ms;
 }
 
-/// Without time, readouts would wait for ever.
+/// Checks that time advances; otherwise readouts would wait for ever.
 void K0Navigator::check_times(const Readouts& readouts) {
   for (const auto& head : readouts.heads) {
     same_stamp_ = head.acquisition_time_stamp == last_stamp_ ? same_stamp_ + 1 : 1;
@@ -155,7 +156,7 @@ void K0Navigator::check_times(const Readouts& readouts) {
   }
 }
 
-/// Hands what came to those who judge it, if one of them can.
+/// Passes new centres to the judges, if one of them can judge.
 void K0Navigator::judge(bool ended) {
   const bool drift_ready =
       follows_drift() && (drifts_.empty() || std::any_of(drifts_.begin(), drifts_.end(),
@@ -177,7 +178,7 @@ void K0Navigator::judge(bool ended) {
   for (auto& [anatomy, drift] : drifts_) drift.judge(ended ? std::numeric_limits<double>::infinity() : now_ms_);
 }
 
-/// [rad]; empty: not told yet. Where no centre came within a window, there is nothing to tell.
+/// The drift [rad]; empty: not judged yet. If no centre came within a window, it is 0.
 std::optional<double> K0Navigator::drift_at(const Anatomy& anatomy, double time_ms) const {
   const auto found = drifts_.find(anatomy);
   std::optional<double> drift;
@@ -194,7 +195,7 @@ std::optional<double> K0Navigator::drift_at(const Anatomy& anatomy, double time_
   return drift;
 }
 
-/// Whether the breath of all of its readouts is told now.
+/// True if the breath of all of its readouts is known now.
 bool K0Navigator::learn_breath(Held& held) const {
   if (!breathing_ || !held.navigated || held.readouts.kind != ReadoutKind::imaging) return true;
   for (std::size_t i = held.breath.size(); i < held.times_ms.size(); ++i) {
@@ -205,7 +206,7 @@ bool K0Navigator::learn_breath(Held& held) const {
   return true;
 }
 
-/// The same of the drift.
+/// True if the drift of all of its readouts is known now.
 bool K0Navigator::learn_drift(Held& held) const {
   if (!follows_drift() || !held.navigated) return true;
   for (std::size_t i = held.drift.size(); i < held.times_ms.size(); ++i) {
@@ -216,7 +217,7 @@ bool K0Navigator::learn_drift(Held& held) const {
   return true;
 }
 
-/// Gives what waits for nothing.
+/// Hands on batches that need not wait.
 void K0Navigator::release(const Emit<Readouts>& emit) {
   while (breath_learned_ < held_.size() && learn_breath(held_[breath_learned_])) ++breath_learned_;
   while (drift_learned_ < held_.size() && learn_drift(held_[drift_learned_])) ++drift_learned_;
@@ -266,7 +267,8 @@ void K0Navigator::give(Held&& held, const Emit<Readouts>& emit) {
   hand_on(std::move(readouts), frame, emit);
 }
 
-/// The frame is counted anew: it may lose readouts, and its image gets the side items of its first one.
+/// Hands readouts on. The frame is counted anew: it may lose readouts, and its image gets the side items of its first
+/// one.
 void K0Navigator::hand_on(Readouts&& readouts, Open& open, const Emit<Readouts>& emit) {
   const std::uint64_t id = readouts.frame->id;
   const bool last = readouts.last, nothing = readouts.heads.empty();
@@ -275,7 +277,7 @@ void K0Navigator::hand_on(Readouts&& readouts, Open& open, const Emit<Readouts>&
     open.frame->reference = readouts.heads.front();
     if (gates()) open.frame->expected_readouts = 0;
   }
-  if (!open.frame) {  // nothing of the frame is there yet
+  if (!open.frame) {  // no readout of the frame has come yet
     if (last) {
       open_.erase(id);
       if (gates()) return refuse_empty();
@@ -305,7 +307,7 @@ void K0Navigator::refuse_empty() {
   ++scan_->numbers.frames_refused;
 }
 
-/// The side items.
+/// Attaches the side items.
 void K0Navigator::attach(Held& held) {
   const auto slot = static_cast<std::size_t>(options_.slot);
   for (std::size_t i = 0; i < held.readouts.heads.size(); ++i) {
@@ -338,7 +340,7 @@ void K0Navigator::select(Readouts& readouts, const std::vector<std::size_t>& kep
   if (count > 0) data = compute.allocate<cfloat>({count, shape[1], shape[2]});
   if (count > 0 && positions > 0) trajectory = compute.allocate_host<float>({count, shape[2], positions / shape[2]});
   for (std::int64_t to = 0; to < count;) {
-    // Readouts side by side are copied at once.
+    // Adjacent readouts are copied at once.
     const auto from = static_cast<std::int64_t>(kept[static_cast<std::size_t>(to)]);
     std::int64_t run = 1;
     while (to + run < count && static_cast<std::int64_t>(kept[static_cast<std::size_t>(to + run)]) == from + run) ++run;

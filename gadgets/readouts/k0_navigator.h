@@ -1,4 +1,4 @@
-// The centre of k-space as a navigator: breathing and drift, readout by readout, for what follows.
+// K0Navigator uses the centre of k-space as a navigator: breathing and drift, readout by readout, for later gadgets.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@ namespace echotrain {
 
 /// Follows the sample in the centre of k-space (gadgets/readouts/gating/centre_samples.h) of imaging readouts, or of
 /// navigator readouts, and gives each imaging readout three side items, in user_float[slot], [slot + 1], [slot + 2]:
-///   position  0 .. 1: the share of the moments about it that lie nearer to expiration; -1: not told
-///   signal    of breathing, in standard deviations, rising towards inspiration; 0: not told
-///   drift     of the centre's phase since the scan's first centres [rad]; 0: not told
-/// Heads travel with readouts, so any later gadget can use them (cardiac_binning: `respiratory: attached`), and steps
-/// in Python too. gating/self_navigator.h says how breathing is told, gating/phase_drift.h how the drift is. With
-/// another band, such as 0.6 to 2.5 Hz, the signal is the heart's.
+///   position  0 .. 1: the share of the moments about it that lie nearer to expiration; -1: unknown
+///   signal    of breathing, in standard deviations, rising towards inspiration; 0: unknown
+///   drift     of the centre's phase since the scan's first centres [rad]; 0: unknown
+/// Heads stay with readouts, so any later gadget can use them (cardiac_binning: `respiratory: attached`), and steps in
+/// Python too. gating/self_navigator.h describes the estimate of breathing, gating/phase_drift.h that of the drift.
+/// With another band, such as 0.6 to 2.5 Hz, the signal is the heart's.
 ///
-/// Readouts whose position is not in [navigator_from, navigator_to) are left out of their frames; a frame of which none
-/// is left gives no image. `drift: remove` takes the drift out of imaging readouts, and of calibration readouts that
-/// come after the first of these.
+/// Readouts whose position is not in [navigator_from, navigator_to) are left out of their frames; a frame without any
+/// readout left gives no image. `drift: remove` removes the drift from imaging readouts, and of calibration readouts
+/// that come after the first of these.
 ///
 /// A readout waits until 1 / navigator_low_hz after it (and up to half as long again) are in; without breathing, until
 /// half of drift_s is. Readouts of all kinds keep their order.
 ///
 /// In:  Readouts of frames without sliding windows, with acquisition_time_stamp.
 /// Out: the same readouts, or some of them.
-/// Meta attributes: breathing_readouts, those of the frame that were left out; k0_drift [rad], the mean of the frame's.
-/// Images have the side items of their first readout.
+/// Meta attributes: breathing_readouts (number left out of the frame), k0_drift [rad] (mean over the frame). Images
+/// have the side items of their first readout.
 ///
 /// Time stamps that go back by more than any window begin anew, with a warning.
 ///
-/// ClientError when navigator_from or navigator_to leaves readouts out and breathing can be told nowhere, when time
-/// stamps stand still, and for sliding windows.
+/// Throws ClientError when navigator_from or navigator_to leaves readouts out and breathing can be determined nowhere,
+/// when time stamps stand still, and for sliding windows.
 class K0Navigator final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -70,12 +70,12 @@ class K0Navigator final : public Gadget<Readouts, Readouts> {
 
  private:
   using Anatomy = CentreSamples::Anatomy;
-  /// A batch that waits, and when its readouts were acquired.
+  /// A batch that waits, and the times of its readouts.
   struct Held {
     Readouts readouts;
     std::vector<double> times_ms;
     bool navigated = false;                    // imaging or calibration that waits for answers
-    std::vector<SelfNavigator::State> breath;  // of its first readouts, as far as told
+    std::vector<SelfNavigator::State> breath;  // for its first readouts, as far as known
     std::vector<double> drift;                 // likewise [rad]
   };
   /// A frame that is handed on.
@@ -111,7 +111,7 @@ class K0Navigator final : public Gadget<Readouts, Readouts> {
   std::optional<BreathingGate> breathing_;
   std::map<Anatomy, PhaseDrift> drifts_;
   std::deque<Held> held_;
-  std::size_t breath_learned_ = 0, drift_learned_ = 0;  // how many of these, from the first on
+  std::size_t breath_learned_ = 0, drift_learned_ = 0;  // number of these, from the first on
   std::map<std::uint64_t, Open> open_;                  // by the frame's id
   std::map<std::int64_t, Array<cfloat>> ones_;          // [1, 1, sample], by samples
   std::unique_ptr<numerics::MemoryShare> paid_;

@@ -50,7 +50,7 @@ void NoiseAdjust::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   if ((imaging || readouts.kind == ReadoutKind::calibration) && readouts.data && !readouts.heads.empty()) {
     const auto coils = static_cast<int>(readouts.data.shape()[1]);
     look_up(coils, imaging);
-    // Calibration of another number of coils passes as it is; who uses it compares its coils with the images'.
+    // Calibration of another number of coils passes unchanged; its users compare its coils with the images'.
     const Noise* known = noise();
     if (known != nullptr && (imaging || known->coils == coils)) whiten(readouts);
     if (known == nullptr && imaging && options_.require_noise)
@@ -62,7 +62,7 @@ void NoiseAdjust::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   emit(std::move(readouts));
 }
 
-/// Keeps what was measured for scans that name this one.
+/// Keeps the measured noise for scans that name this one.
 void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
   if (how != End::complete || !covariance_ || measurement_.measurement_id.empty() || !has_store()) return;
   if (!labels_.empty() && labels_.size() != static_cast<std::size_t>(covariance_->coils())) {
@@ -124,11 +124,11 @@ void NoiseAdjust::learn(const Readouts& noise) {
   matrix_ = {};
 }
 
-/// Whether noise of other scans can be had. Ranks have stores of their own, and could whiten differently.
+/// True if noise of other scans is available. Ranks have separate stores, and could whiten differently.
 bool NoiseAdjust::has_store() const { return scan_->team == nullptr || scan_->team->in_one_process(); }
 
-/// Takes the noise that the header names from the store, at the first readout that it is for; calibration may have
-/// other coils than images, so that only these say that it cannot be used.
+/// Takes the noise that the header names from the store, at the first readout that needs it; calibration may have other
+/// coils than images, so that only images show that it cannot be used.
 void NoiseAdjust::look_up(int coils, bool imaging) {
   const bool wanted = options_.noise == "store" || (options_.noise == "auto" && !covariance_);
   const bool of_calibration = imaging && stored_ && stored_->coils != coils;
@@ -168,7 +168,7 @@ std::optional<NoiseAdjust::Noise> NoiseAdjust::of_these_coils(const NoiseRecord&
   return out;
 }
 
-/// What to whiten with at this moment; null: nothing.
+/// The noise to whiten with now; null if there is none.
 const NoiseAdjust::Noise* NoiseAdjust::noise() {
   const bool own = options_.noise == "auto" || options_.noise == "scan";
   if (!own || !covariance_) return stored_ ? &*stored_ : nullptr;

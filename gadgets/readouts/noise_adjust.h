@@ -1,4 +1,4 @@
-// Prewhitening: makes the coils' noise uncorrelated and of unit strength.
+// NoiseAdjust prewhitens: it makes the coils' noise uncorrelated and of unit strength.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace echotrain {
 /// images and for calibration. After it, noise in each coil has standard deviation 1 in its real and in its imaginary
 /// part, and coils are uncorrelated. Source: Kellman & McVeigh, MRM 54, 2005.
 ///
-/// What a scan with a measurement ID has measured is kept (gadgets/shared/store/noise_store.h) when the scan is
-/// complete. A scan without noise readouts whose header names it takes it from there, and says so. Coils are matched by
-/// their labels, one for each: the noise of all coils of this scan must be there. If neither scan has labels, the
-/// number of coils must agree. Several ranks use no noise of other scans and keep none: each has a store of its own. A
-/// scan without any noise that fits passes unchanged, with a warning if its header names a noise scan, or is refused
-/// (`require_noise`). Images note noise (scan, store or none), noise_samples and noise_age_s.
+/// The noise of a scan with a measurement ID is kept (gadgets/shared/store/noise_store.h) when the scan is complete. A
+/// scan without noise readouts whose header names that scan takes its noise from the store, and reports it. Coils are
+/// matched by their labels, one for each: the noise of all coils of this scan must be there. If neither scan has
+/// labels, the number of coils must agree. Several ranks use no noise of other scans and keep none: each has a store of
+/// its own. A scan for which no noise fits passes unchanged, with a warning if its header names a noise scan, or is
+/// refused (`require_noise`). Images note noise (scan, store or none), noise_samples and noise_age_s.
 class NoiseAdjust final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -42,7 +42,7 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   void finish(End how, const Emit<Readouts>& emit) override;
 
  private:
-  /// Noise as measured, of the coils that this scan has.
+  /// The noise as measured, for the coils that this scan has.
   struct Noise {
     int coils = 0;
     std::vector<numerics::cdouble> covariance;  // [coil, coil]
@@ -60,17 +60,17 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
 
   Options options_;
   Scan* scan_ = nullptr;
-  RecordKey measurement_;  // this one
+  RecordKey measurement_;  // this scan's key
   std::string dependency_;
   std::vector<std::string> labels_;
   double bandwidth_ = 1;  // relative receiver noise bandwidth
   std::optional<numerics::NoiseCovariance> covariance_;
   double noise_dwell_us_ = 0;
-  std::optional<Noise> own_, stored_;  // own_: made of covariance_ when it is needed
-  std::int64_t stored_unix_s_ = 0;     // when stored_ was measured
+  std::optional<Noise> own_, stored_;  // own_: made from covariance_ when it is needed
+  std::int64_t stored_unix_s_ = 0;     // time at which stored_ was measured
   bool looked_up_ = false;
   Array<cfloat> matrix_;        // [coil, coil]; made at the first readout to whiten after noise
-  double matrix_dwell_us_ = 0;  // of the readouts that it is for
+  double matrix_dwell_us_ = 0;  // of the readouts that it serves
 };
 
 }  // namespace echotrain

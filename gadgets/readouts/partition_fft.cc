@@ -87,7 +87,7 @@ void PartitionFft::adapt(Frame& frame, const Space& space) {
   frame.window_begin = 0;
 }
 
-/// How many of a trajectory's components are kept: x, y and the weight if there is one.
+/// The number of a trajectory's components that are kept: x, y and the weight if there is one.
 std::int64_t PartitionFft::components(std::int64_t of_data) const {
   if (of_data == 0 || of_data == 2) return of_data;
   if (of_data == 3) return options_.third_component == "weight" ? 3 : 2;
@@ -103,7 +103,7 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
   const auto step_1 = [&](std::size_t i) -> std::uint16_t { return readouts.heads[i].idx.kspace_encode_step_1; };
   std::vector<std::int32_t> rows;
   for (std::size_t i = 0; i < count;) {
-    // Readouts of one spoke that come in a row are placed together.
+    // Consecutive readouts of one spoke are placed together.
     const std::size_t begin = i;
     const std::uint16_t step = step_1(begin);
     Spoke* spoke = nullptr;
@@ -180,7 +180,7 @@ void PartitionFft::check_trajectory(const Spoke& spoke, const Space& space, cons
             +spoke.head.idx.kspace_encode_step_1, s, "xy"[a], mine[a], other[a]));
 }
 
-/// Takes, at the end of a frame, the spokes that are not whole, in the order in which they began.
+/// Takes, at the end of a frame, the incomplete spokes, in the order in which they began.
 void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>& whole) {
   const auto begin = static_cast<std::ptrdiff_t>(whole.size());
   for (auto& [step, spoke] : open.waiting) {
@@ -198,8 +198,8 @@ void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>&
   std::sort(whole.begin() + begin, whole.end(), [](const Spoke& a, const Spoke& b) { return a.number < b.number; });
 }
 
-/// Transforms one spoke's partitions to planes, [coil * planes, sample]. Each spoke is transformed by itself, so its
-/// bits do not depend on how readouts arrive.
+/// Transforms one spoke's partitions to planes, [coil * planes, sample]. Each spoke is transformed separately, so its
+/// bits do not depend on the batches.
 void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::DeviceView<cfloat> to) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t coils = spoke.data.shape()[0], samples = spoke.data.shape()[2];

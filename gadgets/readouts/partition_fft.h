@@ -1,4 +1,4 @@
-// Stacks of stars and spirals: Cartesian along z, non-Cartesian in the plane.
+// PartitionFft transforms stacks of stars and spirals along z, where they are Cartesian; in the plane they are not.
 #pragma once
 
 #include <bitset>
@@ -13,8 +13,8 @@
 namespace echotrain {
 
 /// Turns the partitions (kspace_encode_step_2) of each spoke or interleave (kspace_encode_step_1) into planes, by a
-/// Fourier transform along z. All planes share the 2D work that follows: a plane travels as a channel,
-/// channel = coil * planes + plane, and PlaneReadouts says how many planes there are.
+/// Fourier transform along z. All planes share the 2D work that follows: a plane is passed on as a channel, channel =
+/// coil * planes + plane, and PlaneReadouts holds the number of planes.
 ///
 /// In:  imaging Readouts [readout, coil, sample], one per partition, in any order; trajectory x y, x y z or
 ///      x y weight, or none. Readouts of other kinds pass by. Noise has to be whitened before.
@@ -27,7 +27,7 @@ namespace echotrain {
 /// of the frame. Repeated partitions are averaged; a spoke that comes again after it was whole counts as another spoke.
 /// Missing partitions stay zero and are counted in the image's meta attribute missing_partitions.
 ///
-/// ClientError for a Cartesian trajectory, a matrix of one partition, and a rotated stack, that is one whose partitions
+/// Throws ClientError for a Cartesian trajectory, a matrix of one partition, and a rotated stack, whose partitions
 /// differ in the plane by more than a hundredth of a cycle per field of view: a phase of 2 pi / 200 at its edge.
 class PartitionFft final : public Gadget<Readouts, PlaneReadouts> {
  public:
@@ -50,18 +50,18 @@ class PartitionFft final : public Gadget<Readouts, PlaneReadouts> {
     std::int64_t partitions = 0, padded = 0, planes = 0;  // encoded, transformed, of the image
     std::int64_t offset = 0;                              // row = step + offset
     std::int64_t first = 0, last = 0;                     // rows the header announces
-    std::int32_t averages = 1;                            // how often it announces each of them
-    std::array<double, 2> tolerance{};                    // of the trajectory's x and y, in their unit
+    std::int32_t averages = 1;                            // number of times that it announces each of them
+    std::array<double, 2> tolerance{};                    // tolerance of the trajectory's x and y, in their unit
     std::int64_t announced() const { return (last - first + 1) * averages; }
   };
   struct Spoke {
     explicit Spoke(const PaidAllocator<std::int32_t>& pays) : hits(pays) {}
-    std::int64_t number = 0;  // in order of its first readout
+    std::int64_t number = 0;  // in the order of first readouts
     protocol::AcquisitionHeader head{};
     Array<cfloat> data;             // [coil, partition, sample]
     HostArray<float> trajectory;    // [sample, component]; empty if the data has none
     PaidVector<std::int32_t> hits;  // per partition: how often it came
-    std::int64_t arrived = 0;       // of those the header announces
+    std::int64_t arrived = 0;       // number of those the header announces
   };
   struct Open {
     explicit Open(const PaidAllocator<std::int32_t>& pays) : waiting(pays) {}

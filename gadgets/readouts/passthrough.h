@@ -1,4 +1,4 @@
-// Sends images back unchanged and counts everything else: connection tests and throughput.
+// Passthrough sends images back unchanged and counts everything else: for connection tests and throughput.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Trajectories for radial readouts that come without one.
+// RadialTrajectory computes trajectories for radial readouts that come without one.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace echotrain {
 
-/// Gives every imaging readout without a trajectory its own: one template spoke along x, turned by the readout's angle
-/// towards y. Components are x and y, in the pipeline's trajectory_unit. Readouts that have a trajectory keep it.
+/// Computes a trajectory for every imaging readout without one: one template spoke along x, turned by the readout's
+/// angle towards y. Components are x and y, in the pipeline's trajectory_unit. Readouts that have a trajectory keep it.
 ///
 /// Spoke n lies at offset_deg plus
 ///   golden_angle       n pi / tau = n 111.246 deg, tau = (1 + sqrt(5)) / 2
 ///   tiny_golden_angle  n pi / (tau + N - 1): Wundrak et al., IEEE TMI 34:1262-1269, 2015; N = 7 is 23.628 deg
 ///   linear             n span_deg / spokes
 /// where n counts from 0. It is kspace_encode_step_1 minus its minimum or, with `arrival`, the order within the scan,
-/// counted for each slice, contrast, phase and set by itself and on through repetitions. A readout that a sliding
-/// window gives again keeps its number, known by its scan_counter.
+/// counted separately for each slice, contrast, phase and set, and on through repetitions. A readout that a sliding
+/// window gives again keeps its number, by its scan_counter.
 ///
 /// A spoke reaches to the edge of encoded k-space: sample s lies at (s - center_sample) / extent cycles/pixel, where
 /// extent is the number of samples of an echo in the middle, and twice its longer side otherwise (partial echoes,
-/// centre-out spokes). So it does not matter whether the encoded matrix counts readout oversampling, as long as its
-/// field of view goes with it. The echo is what discard_pre and discard_post leave; the line goes on beyond it.
+/// centre-out spokes). So the encoded matrix may count readout oversampling or not, as long as its field of view goes
+/// with it. The echo is the part between discard_pre and discard_post; the line goes on beyond it.
 ///
 /// In a stack, put it after partition_fft, where it has a form for planes (or, with kspace_encode_step_1, before).
-/// ClientError for a header whose trajectory has no spokes, and for a linear order without a number of spokes.
+/// Throws ClientError for a header whose trajectory has no spokes, and for a linear order without a number of spokes.
 class RadialTrajectory final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -47,14 +47,14 @@ class RadialTrajectory final : public Gadget<Readouts, Readouts> {
   static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
-  /// `planes`: readouts are those of a stack's planes.
+  /// `planes`: the readouts are those of a stack's planes.
   explicit RadialTrajectory(Options options, bool planes = false) : options_(std::move(options)), planes_(planes) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
 
  private:
   struct Space {
-    double step = 0;                   // between spokes [rad]
+    double step = 0;                   // angle between spokes [rad]
     std::int64_t first = 0;            // the least kspace_encode_step_1
     std::array<double, 2> to_unit{};   // cycles/pixel to the unit of the pipeline
     std::vector<double> spoke;         // the template: radii [cycles/pixel]

@@ -50,7 +50,7 @@ std::vector<double> band_weights(const numerics::ThreadPool& threads, const Colu
     energy += std::inner_product(band[c].begin(), band[c].end(), band[c].begin(), unwanted[c * coils + c].real());
   const double more = kMore * energy / static_cast<double>(coils);
   for (std::size_t c = 0; c < coils; ++c) unwanted[c * coils + c] += more;
-  // In the basis `white`, what is unwanted is the same in all directions.
+  // In the basis `white`, the unwanted part is the same in all directions.
   Columns white = eigenvectors(threads, unwanted, coils, coils);
   for (auto& row : white) {
     const double scale = 1 / std::sqrt(std::max(energy_in(row, unwanted), more));

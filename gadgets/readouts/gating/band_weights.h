@@ -1,4 +1,4 @@
-// How coils are summed so that a band of frequencies stands out.
+// Coil weights that make a band of frequencies stand out.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@ namespace echotrain {
 
 using Columns = std::vector<std::vector<double>>;  ///< [coil][moment]
 
-/// The weights w of the coils for which sum |w.band|^2 is largest beside sum |w.rest|^2; their sign is open. A
-/// millionth of the mean energy of a coil is added to what the rest has in each direction, so that nothing is divided
-/// by rounding errors. Needs some energy in `band`. Source: Nikulin, Nolte, Curio, "A novel method for reliable and
-/// fast extraction of neuronal EEG/MEG oscillations on the basis of spatio-spectral decomposition", NeuroImage 55:1528,
+/// Computes the weights w of the coils that maximise sum |w.band|^2 over sum |w.rest|^2; their sign is open. A
+/// millionth of the mean energy of a coil is added to the rest in each direction, so that nothing is divided by
+/// rounding errors. `band` must have some energy. Source: Nikulin, Nolte, Curio, "A novel method for reliable and fast
+/// extraction of neuronal EEG/MEG oscillations on the basis of spatio-spectral decomposition", NeuroImage 55:1528,
 /// 2011.
 std::vector<double> band_weights(const numerics::ThreadPool& threads, const Columns& band, const Columns& rest);
 

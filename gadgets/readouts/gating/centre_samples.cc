@@ -101,7 +101,7 @@ void CentreSamples::copy(const Readouts& readouts, std::span<const double> times
       {anatomy_of(readouts.frame->key), {times_ms.begin(), times_ms.end()}, compute.place_on_host(centre)});
 }
 
-/// Navigator readouts are on the host.
+/// Copies the samples of navigator readouts, which are on the host.
 void CentreSamples::copy_navigators(const Readouts& readouts, std::span<const double> times_ms) {
   const std::int64_t samples = readouts.host_data.shape()[2];
   std::vector<std::size_t> which;

@@ -1,4 +1,4 @@
-// The samples in which readouts pass the centre of k-space, on the host.
+// CentreSamples extracts the samples in which readouts pass the centre of k-space, on the host.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,22 @@
 namespace echotrain {
 
 /// Cartesian readouts pass the centre where both encoding steps are the header's central ones, at center_sample; others
-/// at the position nearest to zero, if that is no farther from it than from the position beside it. Steps along z of a
-/// stack of stars or of spirals count too. Navigator readouts are not phase encoded: they pass it at center_sample.
+/// at the position nearest to zero, if that is no farther from zero than from the next position. Steps along z of a
+/// stack of stars or of spirals count too. Navigator readouts are not phase encoded: they pass the centre at
+/// center_sample.
 ///
 /// On CUDA, samples are copied to the host as they come; take() waits for them.
 class CentreSamples {
  public:
-  /// What is followed by itself: encoding, slice, contrast, set. All navigator readouts are one.
+  /// An anatomy is navigated separately: encoding, slice, contrast, set. All navigator readouts are one.
   using Anatomy = std::tuple<std::uint16_t, std::uint16_t, std::uint16_t, std::uint16_t>;
   static Anatomy anatomy_of(const FrameKey& key) { return {key.encoding, key.slice, key.contrast, key.set}; }
 
-  /// `who`: begins messages.
+  /// `who` begins messages.
   CentreSamples(std::string who, const protocol::Header& header, Scan& scan);
 
-  /// The readouts of a batch, imaging or navigators, and when each was acquired [ms]. ClientError when the number of
-  /// channels changes.
+  /// Adds the readouts of a batch, imaging or navigators, with the time of each [ms]. Throws ClientError when the
+  /// number of channels changes.
   void add(const Readouts& readouts, std::span<const double> times_ms);
   std::int64_t coils() const { return coils_; }
   /// Calls f(anatomy, time_ms, samples of all coils) for each centre since the last call, in their order.
@@ -49,8 +50,8 @@ class CentreSamples {
   struct Encoding {
     bool cartesian = true;
     bool volume = false;                  // the trajectory has a z, and steps 2 do not
-    std::int64_t step_1 = 0, step_2 = 0;  // the central ones
-    bool steps_2 = false;                 // there are several
+    std::int64_t step_1 = 0, step_2 = 0;  // the central steps
+    bool steps_2 = false;                 // there are several steps 2
   };
   struct Copy {
     Anatomy anatomy;

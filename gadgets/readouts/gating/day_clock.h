@@ -1,4 +1,4 @@
-// Time stamps that begin anew at midnight, as times that go on.
+// A DayClock turns time stamps that begin anew at midnight into continuous times.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace echotrain {
 
 /// Scanners count ticks since midnight. A stamp that lies more than half a day before the last one belongs to the day
-/// after it, and one from before midnight may still come then. One clock serves all that bring stamps, so that readouts
-/// and waveforms stay beside each other.
+/// after it, and one from before midnight may still come then. One clock serves all senders of stamps, so that readouts
+/// and waveforms stay in step.
 class DayClock {
  public:
   explicit DayClock(double tick_ms) : tick_ms_(tick_ms) {}

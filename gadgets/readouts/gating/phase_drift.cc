@@ -23,7 +23,7 @@ std::int64_t PhaseDrift::bin_at(double time_ms) const {
 }
 
 void PhaseDrift::add(double time_ms, std::span<const std::complex<float>> centre) {
-  const std::int64_t at = std::max(bin_at(time_ms), next_);  // one that comes late counts where bins are still open
+  const std::int64_t at = std::max(bin_at(time_ms), next_);  // a late sample counts if its bin is still open
   if (!begun_) {
     next_ = at;
     first_ms_ = time_ms;
@@ -39,7 +39,7 @@ bool PhaseDrift::ready(double now_ms) const {
   return begun_ && static_cast<double>(next_ + kHalf + 1) * bin_ms_ <= now_ms;
 }
 
-/// Gives bins below `before` their phase.
+/// Finds the phase of bins below `before`.
 void PhaseDrift::unwrap(std::int64_t before) {
   using std::numbers::pi;
   auto it = unwrapped_ ? bins_.upper_bound(*unwrapped_) : bins_.begin();
@@ -80,7 +80,8 @@ void PhaseDrift::judge(double now_ms) {
   while (lines_.size() > kWindowsKept * kWidth) lines_.erase(lines_.begin());
   while (ready(now_ms)) {
     unwrap(next_ + kHalf + 1);
-    // Bins far from any sample are skipped; without any to come, up to the first that is not over.
+    // Bins far from any sample are skipped, up to the next sample or, if there is none, to the first bin that is not
+    // over.
     const auto near = bins_.lower_bound(next_ - kHalf);
     const std::int64_t first_open =
         std::isfinite(now_ms) ? bin_at(now_ms) - kHalf : std::numeric_limits<std::int64_t>::max() / 4;
@@ -99,7 +100,7 @@ std::optional<double> PhaseDrift::phase(double time_ms) const {
   if (lines_.empty() || bin >= next_) return std::nullopt;
   auto line = lines_.lower_bound(bin);
   if (line == lines_.end() || (line->first != bin && line != lines_.begin())) line = std::prev(line);
-  // Within the bin that was fitted; beyond, its nearest end.
+  // The line is evaluated within its bin; beyond, at the bin's nearest end.
   const double from_middle = std::clamp(time_ms / bin_ms_ - static_cast<double>(line->first) - 0.5, -0.5, 0.5);
   return line->second.phase + line->second.slope * from_middle;
 }
@@ -107,7 +108,7 @@ std::optional<double> PhaseDrift::phase(double time_ms) const {
 double PhaseDrift::window_ms() const { return bin_ms_ * static_cast<double>(kWidth); }
 
 std::uint64_t PhaseDrift::bytes() const {
-  constexpr std::uint64_t kNodeBytes = 48;  // of a map's element, beside what it holds
+  constexpr std::uint64_t kNodeBytes = 48;  // overhead of a map's element
   return sizeof(PhaseDrift) + lines_.size() * (kNodeBytes + sizeof(Line)) +
          bins_.size() * (kNodeBytes + sizeof(Bin) + reference_.size() * sizeof(std::complex<double>));
 }

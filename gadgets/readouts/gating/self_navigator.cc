@@ -12,12 +12,12 @@
 namespace echotrain {
 namespace {
 
-constexpr double kBinsPerBreath = 20;  // the shortest
+constexpr double kBinsPerBreath = 20;  // bins in the shortest breath
 constexpr std::size_t kStretchesKept = 8;
-constexpr std::size_t kMostCoils = 32;  // that are weighted: their eigenvectors cost the cube of it
-constexpr double kLeastChange = 1e-14;  // of the energy: float32 rounding changes more
+constexpr std::size_t kMostCoils = 32;  // the most coils that are weighted: their eigenvectors cost the cube of it
+constexpr double kLeastChange = 1e-14;  // share of the energy: float32 rounding changes more
 
-/// Takes mean and slope out of values at equal steps.
+/// Subtracts mean and slope from values at equal steps.
 void detrend(std::vector<double>& values) {
   const auto count = static_cast<double>(values.size());
   const double middle = (count - 1) / 2;
@@ -34,7 +34,7 @@ void detrend(std::vector<double>& values) {
 
 double energy_of(const std::vector<double>& values);
 
-/// The coils that see most of the breath beside all else, in their order; all where there are few.
+/// The coils with the largest share of the breath, in their order; all where there are few.
 std::vector<std::size_t> telling(const Columns& band, const Columns& rest) {
   std::vector<std::size_t> coils(band.size());
   std::iota(coils.begin(), coils.end(), std::size_t{0});
@@ -114,7 +114,7 @@ std::optional<SelfNavigator::State> SelfNavigator::state(double time_ms) const {
 }
 
 std::uint64_t SelfNavigator::bytes() const {
-  constexpr std::uint64_t kNodeBytes = 48;  // of a map's element, beside what it holds
+  constexpr std::uint64_t kNodeBytes = 48;  // overhead of a map's element
   const std::size_t coils = bins_.empty() ? 0 : bins_.begin()->second.sum.size();
   return sizeof(SelfNavigator) + bins_.size() * (kNodeBytes + sizeof(Bin) + coils * sizeof(double)) +
          states_.size() * static_cast<std::uint64_t>(stretch_) * sizeof(State);
@@ -144,7 +144,7 @@ void SelfNavigator::judge_stretch(std::int64_t stretch) {
   last_ = std::move(signal);
 }
 
-/// The signal from the first bin to the last that hold samples.
+/// Finds the signal from the first bin to the last that hold samples.
 SelfNavigator::Verdict SelfNavigator::find_signal(Bins::const_iterator from, Bins::const_iterator to,
                                                   Signal& signal) const {
   if (from == to) return Verdict::without_centre;
@@ -173,9 +173,9 @@ SelfNavigator::Verdict SelfNavigator::find_signal(Bins::const_iterator from, Bin
     for (Columns* columns : {&all, &band, &rest})
       if (chosen[i] != i) (*columns)[i] = std::move((*columns)[chosen[i]]);
   for (Columns* columns : {&all, &band, &rest}) columns->resize(chosen.size());
-  if (!(change > kLeastChange * energy)) return Verdict::unchanging;  // not finite either
+  if (!(change > kLeastChange * energy)) return Verdict::unchanging;  // also if it is not finite
   signal.values = weighted_sum(band, band_weights(threads_, band, rest));
-  // The weights suppress what is beside the breath; how much of it each coil sees shows its course best.
+  // The weights suppress everything beside the breath; the energy that each coil has of it shows its course best.
   std::vector<double> seen;
   for (const auto& values : band)
     seen.push_back(std::inner_product(values.begin(), values.end(), signal.values.begin(), 0.0));
@@ -196,7 +196,7 @@ std::vector<double> SelfNavigator::column(Bins::const_iterator from, Bins::const
   return values;
 }
 
-/// Beyond their ends, values are mirrored; there are more than half_ of them.
+/// Applies the band-pass. Beyond their ends, values are mirrored; there are more than half_ of them.
 std::vector<double> SelfNavigator::band_passed(const std::vector<double>& values) const {
   const auto count = static_cast<std::int64_t>(values.size());
   std::vector<double> padded;
@@ -214,8 +214,8 @@ std::vector<double> SelfNavigator::band_passed(const std::vector<double>& values
   return out;
 }
 
-/// Weights have no sign of their own. People linger at the end of expiration, so that the signal's third moment tells
-/// its sign. `unfiltered`: the signal before the band-pass, which would take the sharp ends of breaths.
+/// Weights have no sign of their own. People linger at the end of expiration, so the signal's third moment tells its
+/// sign. `unfiltered`: the signal before the band-pass, which would remove the sharp ends of breaths.
 void SelfNavigator::orient(Signal& signal, const std::vector<double>& unfiltered) const {
   const double mean =
       std::accumulate(signal.values.begin(), signal.values.end(), 0.0) / static_cast<double>(signal.values.size());

@@ -1,4 +1,4 @@
-// Whether stamps of readouts can be times since an R wave.
+// A StampCheck tests whether stamps of readouts can be times since an R wave.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace echotrain {
 
-/// Looks at physiology_time_stamp[stamp] of one readout after the other, beside acquisition_time_stamp.
+/// Checks physiology_time_stamp[stamp] of one readout after the other, against acquisition_time_stamp.
 class StampCheck {
  public:
   struct Options {
@@ -18,11 +18,11 @@ class StampCheck {
   };
   explicit StampCheck(const Options& options) : options_(options) {}
 
-  /// What is wrong with the stamps so far, and what to do; empty: nothing. Stamps are wrong that tell of several
-  /// heartbeats while the readouts' time stands still, and those that, between heartbeats, have risen by 0.9 to 1.1 of
-  /// the readouts' time in none of three stretches of half a second.
+  /// Returns the fault of the stamps so far, and advice; empty if there is none. Stamps are wrong if they show several
+  /// heartbeats while the readouts' time stands still, or if, between heartbeats, they have risen by 0.9 to 1.1 of the
+  /// readouts' time in none of three stretches of half a second.
   std::string add(const protocol::AcquisitionHeader& head);
-  /// What is wrong with the stamps of a scan in which `beats` R waves were found that make no interval.
+  /// Returns the fault of the stamps of a scan in which `beats` R waves make no interval.
   std::string no_interval(std::size_t beats) const;
 
  private:
@@ -33,13 +33,13 @@ class StampCheck {
   std::string rose(const Moment& now);
 
   Options options_;
-  Moment last_, counted_;  // the last readout, and the last one at which time had gone on
+  Moment last_, counted_;  // the last readout, and the last one at which time had advanced
   std::uint64_t readouts_ = 0;
   std::uint32_t first_stamp_ = 0, last_stamp_ = 0;
   bool all_the_same_ = true;
   std::int64_t at_once_ = 0;  // falls while the readouts' time stood still
   double last_fall_ms_ = -1;
-  Moment stretch_, wrong_;  // how far time and stamp went on: in the stretch that lasts, in wrong ones
+  Moment stretch_, wrong_;  // advance of time and stamp: in the current stretch, in wrong ones
   std::int64_t wrong_stretches_ = 0;
 };
 
