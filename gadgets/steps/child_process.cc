@@ -20,7 +20,7 @@
 namespace echotrain {
 namespace {
 
-/// What a child sees of this process' environment.
+/// The variables of this process' environment that a child sees.
 constexpr std::array kVariables{"PATH",   "HOME", "LANG", "LC_ALL",          "LC_CTYPE",
                                 "TMPDIR", "TZ",   "USER", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"};
 
@@ -46,13 +46,13 @@ void limit(pid_t process, __rlimit_resource what, const char* name, std::uint64_
         fmt::format("a step's process cannot be given the limit {} of {}: {}", most, name, std::strerror(errno)));
 }
 
-/// The most that a process which this one starts may have.
+/// The hard limit of a process that this one starts.
 std::uint64_t hard_limit(__rlimit_resource what) {
   rlimit bound{};
   return ::getrlimit(what, &bound) == 0 ? bound.rlim_max : RLIM_INFINITY;
 }
 
-/// Who starts a program with SIGCHLD ignored lets the kernel forget how that program's children end.
+/// Undoes an ignored SIGCHLD: the kernel would forget how children end.
 void hear_of_children() {
   struct sigaction action {};
   if (::sigaction(SIGCHLD, nullptr, &action) != 0) return;
@@ -62,7 +62,7 @@ void hear_of_children() {
   ::sigaction(SIGCHLD, &action, nullptr);
 }
 
-/// What posix_spawn is to do; freed in the end.
+/// The actions of posix_spawn, freed in the end.
 struct SpawnPlan {
   posix_spawn_file_actions_t actions{};
   posix_spawnattr_t attributes{};
@@ -106,7 +106,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
     : limits_(limits), lifeline_(std::move(lifeline)) {
   hear_of_children();
   SpawnPlan plan;
-  // Numbers above those that the child gets, so that no dup2() overwrites what a later one needs.
+  // Descriptors are copied to numbers above those that the child gets, so that no dup2() overwrites a descriptor that a
+  // later one needs.
   std::vector<OwnDescriptor> copies;
   const auto above = [&](int descriptor) {
     copies.emplace_back(::fcntl(descriptor, F_DUPFD_CLOEXEC, 64));
@@ -138,12 +139,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
     const auto cpu_s = static_cast<std::uint64_t>(limits.cpu_s);
     limit(process_, RLIMIT_DATA, "memory", limits.memory_bytes);
     limit(process_, RLIMIT_NOFILE, "open files", static_cast<std::uint64_t>(limits.files));
-    // SIGXCPU comes a second before the end, and tells why.
+    // SIGXCPU comes a second before the end, and tells the reason.
     const bool at_most = hard_limit(RLIMIT_CPU) <= cpu_s && cpu_s > 1;
     limit(process_, RLIMIT_CPU, "CPU time", at_most ? cpu_s - 1 : cpu_s,
           hard_limit(RLIMIT_CPU) > cpu_s || at_most ? 1 : 0);
     limit(process_, RLIMIT_CORE, "core files", 0);
-    // A process that has ended already hears nothing: no SIGPIPE is wanted for that.
+    // A process that has ended gets nothing: SIGPIPE must not be raised for that.
     if (lifeline_.get() >= 0) ::send(lifeline_.get(), "", 1, MSG_NOSIGNAL);
   } catch (...) {
     kill();

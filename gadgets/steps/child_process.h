@@ -1,4 +1,4 @@
-// One process of another program, with limits, which never outlives its holder or this process.
+// A ChildProcess is one process of another program, with limits, which never outlives its holder or this process.
 #pragma once
 
 #include <sys/types.h>
@@ -20,30 +20,30 @@ struct ChildLimits {
   std::int64_t cpu_s = 0;
 };
 
-/// Lowers what this process may not give, because its own hard limits are lower. Says what has been lowered, a line for
-/// each: "this machine allows 200 open files, not the 256 of python_files".
+/// Lowers limits that this process cannot give, because its own hard limits are lower. Returns a line for each: "this
+/// machine allows 200 open files, not the 256 of python_files".
 std::vector<std::string> fit(ChildLimits& limits);
 
-/// Leads a process group of its own, which ends with it. A program that leads sessions and groups of others to their
-/// end, too, is told by a lifeline. It sees nothing of this process but what is given here: other descriptors are
-/// closed, and of the environment only the search paths, the locale and the like stay.
+/// Leads a process group of its own, which ends with it. A program that must also end other sessions and groups is told
+/// by a lifeline. It inherits only the descriptors given here, and of the environment only the search paths, the locale
+/// and the like.
 class ChildProcess {
  public:
   /// Starts `arguments[0]`, looked up in PATH, with stdin empty, stdout and stderr as `output`, and `descriptors` as
-  /// its descriptors 3, 4, ... `variables`: "NAME=value". ResourceError when it cannot be started. Where this program
-  /// was started with SIGCHLD ignored, that is undone: no one could learn how a process has ended. `lifeline` is the
-  /// other end of a socket among `descriptors`, or nothing. A byte in it says that the limits hold; its end, that the
-  /// process has kToKill to end all that it has started.
+  /// its descriptors 3, 4, ... `variables`: "NAME=value". Throws ResourceError when it cannot be started. Where this
+  /// program was started with SIGCHLD ignored, that is undone: no one could learn how a process has ended. `lifeline`
+  /// is the other end of a socket among `descriptors`, or nothing. A byte in it tells that the limits hold; its end,
+  /// that the process has kToKill to end all processes that it has started.
   ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables, int output,
                const std::vector<int>& descriptors, const ChildLimits& limits, OwnDescriptor lifeline = {});
-  /// Gives it kToEnd to end by itself where it `may_end()`, then kills it and reaps it.
+  /// Gives it kToEnd to end by itself if it `may_end()`, then kills and reaps it.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// How it ended, as a sentence without a subject; nothing while it runs. Looks for `longest` at most.
+  /// Returns how it ended, as a sentence without a subject; no value while it runs. Waits for `longest` at most.
   std::optional<std::string> ended(std::chrono::milliseconds longest = {});
-  /// From now on it is expected to end by itself.
+  /// From now on, it is expected to end by itself.
   void may_end() { may_end_ = true; }
   /// Ends the lifeline and waits, for kToKill at most; then kills the group.
   void kill();

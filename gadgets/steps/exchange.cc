@@ -11,7 +11,7 @@
 namespace echotrain {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestWait{50};  // until the other end is looked at again
+constexpr std::chrono::milliseconds kLongestWait{50};  // interval of looks at the other end
 
 template <class T>
 StepBytes bytes_of_one(const T& message) {
@@ -95,7 +95,7 @@ void Exchange::take(protocol::Message&& message, const OnResult& on_result) {
     if (port_.wait_for_room) port_.wait_for_room();
     scan_->compute.check_stop();
   }
-  // Else it repeats the config or the header, as some servers do.
+  // Other messages repeat the config or the header, as some servers do.
 }
 
 void Exchange::pass_on(const std::string& text) {
@@ -109,7 +109,7 @@ void Exchange::pass_on(const std::string& text) {
       break;
     }
   last_error_.clear();
-  constexpr std::size_t kLongest = 1024;  // as a client's texts are cut
+  constexpr std::size_t kLongest = 1024;  // the bound that a client's texts have, too
   while (!rest.empty()) {
     scan_->compute.check_stop();
     std::string_view line = rest.substr(0, rest.find('\n'));

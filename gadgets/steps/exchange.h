@@ -1,4 +1,4 @@
-// One scan's conversation with the other end of a step.
+// An Exchange is one scan's conversation with the other end of a step.
 #pragma once
 
 #include <functional>
@@ -11,24 +11,24 @@
 
 namespace echotrain {
 
-/// Gives what the scan has, and takes results whenever it looks or has to wait. Texts of the other end go to the
+/// Sends the scan's messages, and takes results whenever it looks or has to wait. Texts of the other end go to the
 /// client; one of level ERROR or CRITICAL just before its CLOSE is a failure. Every member but start() throws
 /// std::runtime_error when the other end has failed, after its last lines were sent to the client; numerics::Stopped
 /// when the scan is to stop. For the pipeline's thread.
 class Exchange {
  public:
-  /// Takes readouts, images and waveforms that the other end gives.
+  /// Takes readouts, images and waveforms from the other end.
   using OnResult = std::function<void(protocol::Message&&)>;
 
-  /// `who` names the other end in messages: "python module 'blur'". `timeout_s`: how long it may neither take nor give
-  /// anything while the scan waits for it.
+  /// `who` names the other end in messages: "python module 'blur'". `timeout_s`: the longest time without progress in
+  /// either direction while the scan waits for it.
   void start(Scan& scan, std::string who, double timeout_s, std::unique_ptr<Peer> peer);
   /// Sends bytes as soon as there is room.
   void give(StepBytes&& bytes, const OnResult& on_result);
-  /// Takes what is here.
+  /// Takes the messages that are here.
   void collect(const OnResult& on_result);
-  /// The scan has ended. Complete: sends CLOSE and waits for what is still to come, and for the other end's CLOSE.
-  /// Truncated: takes what is here. Ends the other end.
+  /// Ends the scan. Complete: sends CLOSE and waits for the remaining messages, and for the other end's CLOSE.
+  /// Truncated: takes the messages that are here. Ends the other end.
   void finish(End how, const OnResult& on_result);
 
  private:

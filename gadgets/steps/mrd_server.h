@@ -1,4 +1,4 @@
-// Another MRD server as a step of the chain.
+// MrdServer uses another MRD server as a step of the chain.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace echotrain {
 
-/// Sends a scan to a server that the program's options name (StepSettings::servers), and goes on with what it answers.
+/// Sends a scan to a server that the program's options name (StepSettings::servers), and continues with its answers.
 struct MrdServer {
   struct Options {
     std::string address;
@@ -23,10 +23,10 @@ struct MrdServer {
   static constexpr std::string_view kSummary =
       "Sends readouts or images to another MRD server (Gadgetron, FIRE, Echotrain) and goes on with its answer.";
   static Parameters<Options> parameters();
-  /// std::invalid_argument for an address or a config that cannot be one.
+  /// Throws std::invalid_argument for an impossible address or config.
   static void check(const Options& options);
   static std::string who(const Options& options);
-  static std::uint64_t memory(Scan& /*scan*/) { return 0; }  ///< of this machine
+  static std::uint64_t memory(Scan& /*scan*/) { return 0; }  ///< memory of this machine: none
   static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerScan& peer);
   static StepBytes greeting(const Options& options, const protocol::Header& header, const std::string& host_json);
 };

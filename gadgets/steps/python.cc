@@ -11,7 +11,7 @@
 namespace echotrain {
 namespace {
 
-/// A Python name: no path, no package within another.
+/// True for a Python name: no path, no package within another.
 bool is_identifier(const std::string& name) {
   constexpr std::size_t kLongest = 64;
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };

@@ -1,4 +1,4 @@
-// A Python module as a step of the chain.
+// Python runs a Python module as a step of the chain.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ struct Python {
   static constexpr std::string_view kSummary =
       "Runs a Python module of the server's folder, which gets readouts or images and gives others back.";
   static Parameters<Options> parameters();
-  /// std::invalid_argument for names that no module or function can have.
+  /// Throws std::invalid_argument for names that no module or function can have.
   static void check(const Options& options);
   static std::string who(const Options& options);
-  static std::uint64_t memory(Scan& scan);  ///< of the process [bytes]
+  static std::uint64_t memory(Scan& scan);  ///< memory of the process [bytes]
   static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerScan& peer);
   static StepBytes greeting(const Options& options, const protocol::Header& header, const std::string& host_json);
 };

@@ -19,13 +19,13 @@
 namespace echotrain {
 namespace {
 
-constexpr std::chrono::milliseconds kForStatus{300};  // how long a process may take to end after its socket
+constexpr std::chrono::milliseconds kForStatus{300};  // time that a process may take to end after its socket
 
 [[noreturn]] void no_process(const char* what) {
   throw ResourceError(fmt::format("no process can be started for a python step: {}: {}", what, std::strerror(errno)));
 }
 
-/// A file in memory that holds the runner's source.
+/// Makes a file in memory that holds the runner's source.
 OwnDescriptor runner_file() {
   OwnDescriptor file(::memfd_create("echotrain_runner", MFD_CLOEXEC));
   if (file.get() < 0) no_process("memfd_create");
@@ -104,7 +104,7 @@ PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, c
   std::vector<std::string> variables;
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
     variables.push_back(fmt::format("{}={}", name, threads));
-  // Arguments are for all users of the machine to see; variables are not.
+  // Arguments are visible to all users of the machine; variables are not.
   variables.push_back(fmt::format("ECHOTRAIN_STEP_CONFIG={}", start.config.empty() ? start.module : start.config));
   // Isolated (-I): neither variables nor the user's own packages change what is imported.
   const std::vector<std::string> arguments{settings.python,
@@ -132,7 +132,7 @@ std::optional<protocol::Message> PythonPeer::receive() {
 std::optional<std::string> PythonPeer::end() {
   const auto why = stream_->end();
   if (!why) {
-    // What the module has started ends with it, so that nobody keeps its socket open.
+    // The processes that the module has started end with it, so that none keeps its socket open.
     if (!how_) how_ = child_->ended();
     return std::nullopt;
   }

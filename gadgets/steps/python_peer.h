@@ -1,4 +1,4 @@
-// A Python module in a process of its own.
+// A PythonPeer is a Python module in a process of its own.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 namespace echotrain {
 
 /// The process runs gadgets/steps/runner.py, which calls the module's function and speaks with this side over a pair of
-/// Unix sockets. It ends, with all that it has started, when this is destroyed or when this program is gone, however
-/// that ends.
+/// Unix sockets. It ends, with all processes that it has started, when this is destroyed or when this program has ended
+/// in any way.
 class PythonPeer final : public Peer {
  public:
-  /// ClientError when the module or the function cannot be run here; the text says what there is. ResourceError when no
-  /// process can be started.
+  /// Throws ClientError when the module or the function cannot be run here; the text lists those that can. Throws
+  /// ResourceError when no process can be started.
   PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerScan& scan);
 
   bool has_room() const override { return stream_->has_room(); }
@@ -32,9 +32,9 @@ class PythonPeer final : public Peer {
   std::optional<std::string> how_;
 };
 
-/// The file of module `name` in `folder`: NAME.py or NAME/__init__.py, which lies in the folder itself and not behind a
-/// link to elsewhere. ClientError when there is none, naming the modules that there are, and when every user of the
-/// machine may change it.
+/// Finds the file of module `name` in `folder`: NAME.py or NAME/__init__.py, which must lie in the folder itself and
+/// not behind a link to elsewhere. Throws ClientError when there is none, naming the existing modules, and when every
+/// user of the machine may change it.
 std::filesystem::path find_module(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace echotrain

@@ -1,4 +1,5 @@
-// The Python program that runs a module: runner.py of this folder, which the build puts into the programs.
+// The source of the Python program that runs a module: runner.py of this folder, which the build puts into the
+// programs.
 #pragma once
 
 namespace echotrain {

@@ -28,7 +28,7 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 
-constexpr std::chrono::milliseconds kLook{50};  // between two looks at the stop token
+constexpr std::chrono::milliseconds kLook{50};  // interval of looks at the stop token
 
 struct HostAndPort {
   std::string host, port;
@@ -49,7 +49,7 @@ std::optional<HostAndPort> split_address(const std::string& address) {
   return good ? std::optional(out) : std::nullopt;
 }
 
-/// The result of getaddrinfo(), which knows no time limit: who no longer waits for it leaves it to its thread.
+/// The result of getaddrinfo(), which has no time limit: a caller that stops waiting leaves it to its thread.
 struct Lookup {
   std::mutex mutex;
   std::condition_variable_any done;
@@ -89,7 +89,7 @@ std::shared_ptr<Lookup> look_up(const HostAndPort& where, Time until, const std:
   return lookup;
 }
 
-/// Empty, and `errno` set, when it cannot be reached.
+/// Returns no value, and sets `errno`, when it cannot connect.
 std::optional<OwnDescriptor> connect_to_one(const addrinfo& to, Time until, const std::stop_token& stop) {
   OwnDescriptor socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.get() < 0) return std::nullopt;

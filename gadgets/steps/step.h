@@ -1,4 +1,4 @@
-// A gadget whose work another program does.
+// A Step is a gadget whose work another program does.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@
 
 namespace echotrain {
 
-/// `Kind` says which program: its Options (with `gives` and `timeout_s`), and how a scan begins with it. Waveforms go
-/// to the program and on along the chain. With RawBatch, which only a pipeline's first gadget takes, the program gets
+/// `Kind` selects the program: its Options (with `gives` and `timeout_s`), and its start for a scan. Waveforms go to
+/// the program and on along the chain. With RawBatch, which only a pipeline's first gadget takes, the program gets
 /// every message as the client sent it, images too.
 template <class Kind, class In, class Out>
 class Step final : public Gadget<In, Out> {
@@ -26,7 +26,7 @@ class Step final : public Gadget<In, Out> {
   static constexpr std::string_view kSummary = Kind::kSummary;
   static Parameters<Options> parameters() { return Kind::parameters(); }
 
-  /// std::invalid_argument when the options are wrong, or when they want other results than Out.
+  /// Throws std::invalid_argument when the options are wrong, or when they ask for other results than Out.
   explicit Step(Options options) : options_(std::move(options)) {
     Kind::check(options_);
     constexpr std::string_view kGives = std::is_same_v<Out, Image> ? "images" : "readouts";
@@ -93,7 +93,7 @@ class Step final : public Gadget<In, Out> {
   const Options options_;
   numerics::Context* compute_ = nullptr;
   std::optional<numerics::MemoryShare> memory_;  // outlives what it pays for
-  std::uint64_t lasting_ = 0;                    // of it, for the whole scan [bytes]
+  std::uint64_t lasting_ = 0;                    // memory of the program, for the whole scan [bytes]
   typename ResultsOf<Out>::Type results_;
   std::vector<StepBytes> pieces_;
   Exchange exchange_;

@@ -10,7 +10,7 @@
 namespace echotrain {
 namespace {
 
-constexpr std::size_t kPartBytes = std::size_t{1} << 18;  // stays in a processor's cache
+constexpr std::size_t kPartBytes = std::size_t{1} << 18;  // small enough for a processor's cache
 
 /// Encoded readouts, in parts.
 class ReadoutParts {

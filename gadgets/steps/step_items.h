@@ -1,4 +1,4 @@
-// Items of a pipeline as bytes for a step's other end, and its messages as items.
+// Conversions of a pipeline's items to bytes for a step's other end, and of its messages to items.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@ namespace echotrain {
 
 using EachBytes = std::function<void(StepBytes&&)>;
 
-/// Messages as they came, in parts of at most 256 KiB, or one message.
+/// Encodes messages as they came, in parts of at most 256 KiB, or one message.
 void to_bytes(numerics::Context& compute, const RawBatch& batch, const EachBytes& each);
-/// One ACQUISITION for each readout, with the channels and samples that it has here. Waits for the device.
+/// Encodes one ACQUISITION for each readout, with its present channels and samples. Waits for the device.
 void to_bytes(numerics::Context& compute, const Readouts& readouts, const EachBytes& each);
-/// Waits for the device.
+/// Encodes an image. Waits for the device.
 void to_bytes(numerics::Context& compute, const Image& image, const EachBytes& each);
 StepBytes to_bytes(const protocol::Waveform& waveform);
 
-/// Images that a step gives. They belong to no frame: which readouts they were made from is not known.
+/// The images that a step gives. They belong to no frame, because the readouts that they were made from are not known.
 class ImageResults {
  public:
   void start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
   void expect(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) {}
   void expect(Readouts&& /*readouts*/, const Emit<Image>& /*emit*/) {}
   void expect(Image&& /*image*/, const Emit<Image>& /*emit*/) {}
-  /// std::runtime_error for a readout. Waveforms are left out, with a warning.
+  /// Takes a message. Throws std::runtime_error for a readout. Waveforms are left out, with a warning.
   void take(protocol::Message&& message, const Emit<Image>& emit);
   void finish() {}
 
@@ -38,15 +38,16 @@ class ImageResults {
   Scan* scan_ = nullptr;
 };
 
-/// Readouts that a step gives: one for each that it took, in the same order. So each finds the frame that it belongs
-/// to. All of one batch have one number of channels, of samples and of trajectory dimensions.
+/// The readouts that a step gives: one for each that it took, in the same order, so that each finds its frame. All of
+/// one batch have one number of channels, of samples and of trajectory dimensions.
 class ReadoutResults {
  public:
   void start(const protocol::Header& header, Scan& scan);
   void expect(Readouts&& readouts, const Emit<Readouts>& emit);
-  /// std::runtime_error for an image, for more readouts than were given, for one that the header does not allow.
+  /// Takes a message. Throws std::runtime_error for an image, for more readouts than were given, and for one that the
+  /// header does not allow.
   void take(protocol::Message&& message, const Emit<Readouts>& emit);
-  /// std::runtime_error when readouts are missing.
+  /// Throws std::runtime_error when readouts are missing.
   void finish() const;
 
  private:

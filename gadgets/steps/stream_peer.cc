@@ -42,7 +42,7 @@ int OwnDescriptor::release() { return std::exchange(number_, -1); }
 
 namespace {
 
-/// Memory that a message keeps alive, roughly [bytes].
+/// The approximate memory that a message keeps alive [bytes].
 std::size_t held_by(const protocol::Message& message) {
   constexpr std::size_t kHead = 512;
   if (const auto* readout = std::get_if<protocol::Acquisition>(&message))
@@ -54,7 +54,7 @@ std::size_t held_by(const protocol::Message& message) {
   return kHead;
 }
 
-/// The last lines of a text that comes in pieces.
+/// Keeps the last lines of a text that comes in pieces.
 class LastLines {
  public:
   void add(std::string_view piece) {
@@ -78,7 +78,7 @@ class LastLines {
   std::string line_;
 };
 
-constexpr std::chrono::milliseconds kForLines{300};  // how long lines may take that were written before the end
+constexpr std::chrono::milliseconds kForLines{300};  // time that lines may take that were written before the end
 
 }  // namespace
 
@@ -115,7 +115,7 @@ struct StreamPeer::Impl {
         const std::scoped_lock lock(mutex);
         outgoing_bytes -= bytes;
         count();
-        if (error) {  // nobody reads; what there is to say about it comes by reading
+        if (error) {  // nobody reads; the reader reports the error
           deaf = true;
           outgoing.clear();
           outgoing_bytes = 0;
@@ -144,8 +144,8 @@ struct StreamPeer::Impl {
                            });
   }
 
-  /// Counts the memory of what comes, and looks again while it is more than usual: nobody tells when messages let go of
-  /// it. Whether there is room to go on, with so many bytes more.
+  /// Counts the memory of received messages, and looks again while it is more than usual, because nobody reports when
+  /// messages release it. Returns true if so many more bytes may be read.
   bool look(std::size_t more) {
     const std::size_t slabs = messages.held_bytes(), pending = messages.pending_bytes();
     bool beyond = false;
@@ -172,7 +172,7 @@ struct StreamPeer::Impl {
     }
   }
 
-  /// With the lock held. The two queues are the step's own.
+  /// Counts the memory. Requires the lock. The two queues are the step's own.
   void count() {
     const std::size_t held = inbound + outgoing_bytes;
     memory.set(held - std::min(held, 2 * kQueueBytes));
@@ -189,7 +189,7 @@ struct StreamPeer::Impl {
                                      : fmt::format("has lost the connection ({})", error.message());
   }
 
-  /// Whether to read on now.
+  /// Decodes messages. Returns true if more may be read now.
   bool decode() {
     for (;;) {
       auto next = messages.next();
@@ -202,7 +202,7 @@ struct StreamPeer::Impl {
         return false;
       }
       if (!*next) break;
-      // Servers that repeat the config or the header: nobody here wants them, and they may be large.
+      // Skips the config and the header, which some servers repeat, and which may be large.
       if (std::holds_alternative<protocol::HeaderText>(**next) ||
           std::holds_alternative<protocol::ConfigText>(**next) ||
           std::holds_alternative<protocol::ConfigFile>(**next) || std::holds_alternative<protocol::Query>(**next))
@@ -250,7 +250,7 @@ struct StreamPeer::Impl {
     tell(true);
   }
 
-  /// `sent`: bytes of this write so far.
+  /// Notes progress. `sent`: bytes of this write so far.
   void note_sent(std::size_t sent) { note_moved(sent - std::exchange(noted, sent)); }
   void note_moved(std::size_t bytes) {
     const std::scoped_lock lock(mutex);
@@ -265,18 +265,18 @@ struct StreamPeer::Impl {
   static constexpr std::size_t kMostAtOnce = 32;  // messages in one write
   static constexpr std::size_t kWriteBytes = std::size_t{4} << 20;
 
-  static constexpr std::chrono::milliseconds kLook{50};  // between two looks at memory
+  static constexpr std::chrono::milliseconds kLook{50};  // interval of looks at memory
 
   const PeerScan scan;
   mutable std::mutex mutex;
   std::condition_variable_any changed;
   std::deque<StepBytes> outgoing;
-  std::size_t outgoing_bytes = 0;  // of these and of `sending`
+  std::size_t outgoing_bytes = 0;  // bytes of these and of `sending`
   bool writing = false, deaf = false;
   std::deque<protocol::Message> incoming;
   std::size_t incoming_bytes = 0;
-  std::size_t inbound = 0;       // memory of what comes, with what other parts of the scan still hold of it
-  numerics::MemoryShare memory;  // what is held beyond both queues
+  std::size_t inbound = 0;       // memory of received messages, including those that other parts of the scan still hold
+  numerics::MemoryShare memory;  // memory held beyond both queues
   bool waits_for_room = false;
   std::optional<std::string> ended;
   LastLines lines;
@@ -284,11 +284,11 @@ struct StreamPeer::Impl {
   std::uint64_t moved = 0, news = 0, seen = 0;
 
   std::vector<StepBytes> sending;
-  std::size_t noted = 0;  // bytes of this write that `moved` has
+  std::size_t noted = 0;  // bytes of this write that `moved` already includes
   protocol::MessageBuffer messages{protocol::Limits{}, scan.slabs};
   std::array<char, 4096> piece{};
   bool full = false;   // the slab that is read into
-  bool looks = false;  // later
+  bool looks = false;  // a later look is scheduled
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
   asio::generic::stream_protocol::socket socket{io};
@@ -299,7 +299,7 @@ struct StreamPeer::Impl {
 
 StreamPeer::StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerScan scan)
     : impl_(std::make_unique<Impl>(std::move(scan))) {
-  // Asio asks for the family only to make sockets, and this one is made.
+  // The family is only needed to make sockets, and this one is made.
   impl_->socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), socket.get());
   socket.release();
   impl_->read();

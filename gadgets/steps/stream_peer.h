@@ -1,4 +1,4 @@
-// Messages over a connected socket, both ways at once.
+// A StreamPeer exchanges messages over a connected socket, in both directions at once.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace echotrain {
 
-/// A descriptor that its holder closes.
+/// A file descriptor that its holder closes.
 class OwnDescriptor {
  public:
   OwnDescriptor() = default;
@@ -24,11 +24,11 @@ class OwnDescriptor {
   int number_ = -1;
 };
 
-/// Has a thread of its own, which reads, writes and decodes. Thread-safe.
+/// Reads, writes and decodes on its own thread. Thread-safe.
 class StreamPeer final : public Peer {
  public:
-  /// `socket`: a connected stream socket. `output`: a pipe with lines for people, or none. ResourceError when there is
-  /// no thread to be had.
+  /// `socket`: a connected stream socket. `output`: a pipe with lines of text, or none. Throws ResourceError when no
+  /// thread can be started.
   StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerScan scan);
   ~StreamPeer() override;
   StreamPeer(const StreamPeer&) = delete;
@@ -42,7 +42,7 @@ class StreamPeer final : public Peer {
   std::uint64_t moved() const override;
   void wait(std::chrono::milliseconds longest, const std::stop_token& stop) override;
 
-  /// Whether end() tells of bytes that are no message.
+  /// True if end() reports bytes that are no message.
   bool broken() const;
 
  private:
