@@ -12,10 +12,10 @@ namespace echotrain {
 namespace {
 
 constexpr double kWidestGap = 40 * std::numbers::pi / 180;
-constexpr std::int64_t kMostSpokes = 128, kMostChannels = 32;  // that an estimate looks at
+constexpr std::int64_t kMostSpokes = 128, kMostChannels = 32;  // the most that an estimate uses
 constexpr std::int64_t kFewestSpokes = 13;                     // at the end of a frame
-constexpr std::int64_t kMostTimesWanted = 16;                  // readouts that are looked at
-constexpr std::int64_t kLookAgain = 8;                         // spokes
+constexpr std::int64_t kMostTimesWanted = 16;                  // readouts tested, in multiples of those wanted
+constexpr std::int64_t kLookAgain = 8;                         // spokes between two tests
 
 /// The channels with most power, at most kMostChannels, in their order.
 std::vector<std::int64_t> strongest(const std::vector<double>& power) {

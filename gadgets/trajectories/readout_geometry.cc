@@ -6,7 +6,7 @@
 namespace echotrain {
 namespace {
 constexpr std::int64_t kFewestSamples = 16, kFewestBeside = 6;
-constexpr double kStraight = 0.02;  // steps that a sample may lie beside its even place
+constexpr double kStraight = 0.02;  // steps by which a sample may deviate from its even place
 }  // namespace
 
 TrajectorySpace trajectory_space(const protocol::Encoding& encoding, config::TrajectoryUnit unit) {

@@ -60,7 +60,7 @@ void TrajectoryCorrection::process(Readouts&& readouts, const Emit<Readouts>& em
   }
   const bool last = readouts.last;
   if (last && readouts.first && readouts.heads.empty() && waiting_.empty()) return emit(std::move(readouts));
-  // One for all of a frame, however it is cut into batches.
+  // The orientation is that of the frame's reference, so that all batches of a frame share it.
   const Orientation orientation = orientation_of(readouts.frame->reference, readouts.frame->key.encoding);
   if (states_.size() >= kMostOrientations && !states_.contains(orientation))
     throw ClientError(
@@ -92,7 +92,7 @@ void TrajectoryCorrection::settle(const Orientation& orientation) {
                     found.method, found.spokes, found.delays->x, found.delays->y, found.delays->xy));
 }
 
-/// Gives what waits for nothing.
+/// Hands on readouts that need not wait.
 void TrajectoryCorrection::release(const Emit<Readouts>& emit) {
   while (!waiting_.empty()) {
     Waiting& front = waiting_.front();
@@ -122,6 +122,7 @@ void TrajectoryCorrection::correct(Readouts& readouts) {
   const TrajectorySpace& space = spaces_.at(readouts.frame->key.encoding);
   if (!readouts.trajectory || readouts.trajectory.shape()[2] < space.dims) return;  // refused where it is needed
   HostArray<float> own = scan_->compute.allocate_host<float>(readouts.trajectory.shape());  // others may read the old
+                                                                                            // trajectory
   std::copy_n(readouts.trajectory.data(), own.size(), own.data());
   readouts.trajectory = std::move(own);
   if (options_.method == "girf") return apply_girf(readouts, space);

@@ -1,4 +1,4 @@
-// The trajectory that was really played, in place of the one that was asked for.
+// TrajectoryCorrection replaces the nominal trajectory by the one that was really played.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,23 @@
 namespace echotrain {
 
 /// Moves the positions of non-Cartesian readouts, by one of
-///   ring, cross_correlation  delays that the data's first spokes tell (numerics/trajectory/gradient_delays.h), for
-///   each
-///                            orientation of a slice by itself
+///   ring, cross_correlation  delays estimated from the data's first spokes (numerics/trajectory/gradient_delays.h),
+///                            separately for each orientation of a slice
 ///   given                    delays x, y, xy
 ///   girf                     the gradients' impulse responses, turned into the slice's axes by the directions of heads
-/// Delays are rounded to 1/1000 of a sample, so that a scan whose delays are those of the scan before has its
+/// Delays are rounded to 1/1000 of a sample, so that a scan with the same delays as an earlier one has the same
 /// trajectory, and finds its plans.
 ///
 /// Readouts wait, in their order, until the delays of their orientation are known: when `spokes` of them have come that
 /// go round the circle, or 13 that do at the end of a frame; after 16 `spokes` readouts at the latest, and at the
-/// scan's end, by what there is. Nothing waits with `given` and `girf`. What waits is paid for.
+/// scan's end, from the spokes so far. No readout waits with `given` and `girf`. The scan pays for waiting readouts.
 ///
 /// In, out: Readouts of non-Cartesian encodings; others, and other kinds, pass by unchanged. Meta attributes of frames:
 /// trajectory_correction (the method, or none) and trajectory_delays ("x y xy", samples).
 /// With a warning: cross_correlation where spokes do not oppose each other does what ring does; the trajectory is kept
-/// where readouts are no spokes, the spokes do not tell delays, heads hold no sample time (microseconds, girf) or no
-/// directions (girf, where those of the gradients are then taken). ClientError for a scan with nothing but Cartesian
-/// encodings, and for responses that cannot be used.
+/// where readouts are no spokes, delays cannot be estimated, heads hold no sample time (microseconds, girf) or no
+/// directions (girf, where those of the gradients are then taken). Throws ClientError for a scan with only Cartesian
+/// encodings, and for unusable responses.
 class TrajectoryCorrection final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -60,7 +59,7 @@ class TrajectoryCorrection final : public Gadget<Readouts, Readouts> {
   void finish(End how, const Emit<Readouts>& emit) override;
 
  private:
-  /// What is known of an orientation.
+  /// The state of an orientation.
   struct State {
     DelayFinder finder;
     std::optional<DelayFinder::Found> found;

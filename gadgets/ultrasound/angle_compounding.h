@@ -1,4 +1,4 @@
-// Joins the images of several plane waves into one.
+// AngleCompounding joins the images of several plane waves into one.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace echotrain {
 
-/// The mean over the waves of a frame. Coherent: of the complex images, so that their side lobes cancel. Incoherent: of
-/// the envelopes, which smooths speckle.
+/// Computes the mean over the waves of a frame. Coherent: of the complex images, so that their side lobes cancel.
+/// Incoherent: of the envelopes, which smooths speckle.
 class AngleCompounding final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

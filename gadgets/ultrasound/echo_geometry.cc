@@ -7,7 +7,7 @@ namespace echotrain {
 
 EchoFrequencies kept_frequencies(const EchoGeometry& geometry, std::int64_t bins, double bandwidth) {
   const double step = geometry.sampling_hz / static_cast<double>(bins), base = geometry.demodulated_hz;
-  // Numbers of frequencies, counted from `base` in steps.
+  // The numbers of frequencies, counted from `base` in steps.
   std::int64_t first = -bins / 2;
   if (base <= 0)
     first = static_cast<std::int64_t>(std::floor(geometry.center_hz / (geometry.sampling_hz / 2))) * (bins / 2);

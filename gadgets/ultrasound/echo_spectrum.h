@@ -1,4 +1,4 @@
-// From traces over time to spectra over frequency and place.
+// EchoSpectrum transforms traces over time into spectra over frequency and place.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace echotrain {
 
-/// 2D Fourier transform over time and elements. For RF, keeps the Nyquist zone that holds the centre frequency, which
-/// makes the signal analytic and unfolds signals sampled below twice their frequency (band-pass sampling); for IQ,
-/// keeps the band about the demodulation frequency.
+/// Does the 2D Fourier transform over time and elements. For RF, keeps the Nyquist zone that holds the centre
+/// frequency, which makes the signal analytic and unfolds signals sampled below twice their frequency (band-pass
+/// sampling); for IQ, keeps the band about the demodulation frequency.
 class EchoSpectrum final : public Gadget<Echoes, EchoSpectra> {
  public:
   struct Options {

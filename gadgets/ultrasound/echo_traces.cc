@@ -13,9 +13,9 @@
 namespace echotrain {
 namespace {
 
-constexpr int kMostWaves = 1024;  // each has its own plan and its own image
+constexpr int kMostWaves = 1024;  // bounded, because each wave has its own plan and its own image
 
-/// A number of user_float, which must lie within (low, high].
+/// Reads a number of user_float, which must lie within (low, high].
 double field(const protocol::AcquisitionHeader& head, int which, const char* what, double low, double high) {
   const double value = head.user_float[which];
   if (!(value > low && value <= high))
@@ -86,7 +86,8 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
     buffer.geometry.waves.resize(static_cast<std::size_t>(waves));
     buffer.samples = samples;
     buffer.hits.assign(static_cast<std::size_t>(waves), 0);
-    // As many zeros as samples follow, so that echoes which a Fourier transform delays do not wrap to the beginning.
+    // The samples are followed by as many zeros, so that echoes which a Fourier transform delays do not wrap to the
+    // beginning.
     buffer.data = scan_->compute.zeros<cfloat>({elements, waves, numerics::fast_even_size(2 * samples)});
   }
   if (samples != buffer.samples || elements != buffer.geometry.elements)

@@ -1,4 +1,4 @@
-// Collects the echoes of plane waves, one frame at a time.
+// EchoTraces collects the echoes of plane waves, one frame at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace echotrain {
 
 /// Takes ultrasound readouts: one per wave sent, a channel per element, RF or IQ (docs/ultrasound.md explains the
-/// fields). Waves are told apart by kspace_encode_step_1; a repeated one is averaged, a missing one counts as silence
-/// and is counted in the image's meta attributes. ClientError when a readout does not say how it was sampled.
+/// fields). Waves are told apart by kspace_encode_step_1; a repeated one is averaged, a missing one is taken as silence
+/// and counted in the image's meta attributes. Throws ClientError when a readout does not say how it was sampled.
 class EchoTraces final : public Gadget<Readouts, Echoes> {
  public:
   struct Options {};
@@ -36,7 +36,7 @@ class EchoTraces final : public Gadget<Readouts, Echoes> {
   Echoes complete(Buffer buffer, const Frame& frame);
 
   struct Waves {
-    std::int64_t first = 0, count = 1;  // of kspace_encode_step_1
+    std::int64_t first = 0, count = 1;  // range of kspace_encode_step_1
   };
   Scan* scan_ = nullptr;
   std::vector<Waves> waves_;  // per encoding

@@ -1,4 +1,4 @@
-// Envelopes in decibels, as B-mode images show them.
+// LogCompression turns envelopes into decibels, as B-mode images show them.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace echotrain {
 
-/// Voxels become decibels above a floor that lies `range_db` below the largest magnitude of the series' first image
-/// that is not all zero: 0 at the floor and below it, range_db at that magnitude, which later images may exceed. On
-/// CUDA waits for the first image, not for later ones.
+/// Converts voxels to decibels above a floor that lies `range_db` below the largest magnitude of the series' first
+/// image that is not all zero: 0 at the floor and below it, range_db at that magnitude, which later images may exceed.
+/// On CUDA, waits for the first image, not for later ones.
 class LogCompression final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

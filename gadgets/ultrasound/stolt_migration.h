@@ -1,4 +1,4 @@
-// From the spectra of echoes to images.
+// StoltMigration turns the spectra of echoes into images (f-k migration).
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace echotrain {
 
-/// The remap of frequencies (Stolt, f-k migration) and the inverse 2D transform. With k = f / c, u the spatial
-/// frequency along the array and a the wave's angle, an echo's spectrum at (u, f) is the image's at
+/// Remaps frequencies (Stolt, f-k migration) and does the inverse 2D transform. With k = f / c, u the spatial frequency
+/// along the array and a the wave's angle, an echo's spectrum at (u, f) is the image's at
 ///   f_x = u + k sin a,   f_z = k cos a + sqrt(k^2 - u^2)
 /// (Liu, US patent 6685641; GPU Gems 2, chapter 48, equations 13 and 14, where a = 0: f = c (f_x^2 + f_z^2) / (2 f_z)).
 /// The image is the sum over these places, weighted by the area d(f_x, f_z) / d(u, k) and by sqrt(k^2 - u^2) / k, which
-/// undoes how an echo weakens with its angle. It is evaluated at the voxels by the NUFFT's adjoint, whose Kaiser-Bessel
-/// interpolation has an error known beforehand (3e-4 by default), so no interpolation of frequencies adds to it. Voxels
-/// are those of the header's recon space, x along the array, y in depth; its centre is the readout's position. Each
-/// wave becomes one image channel.
+/// undoes the weakening of an echo with its angle. It is evaluated at the voxels by the NUFFT's adjoint, whose
+/// Kaiser-Bessel interpolation has an error known in advance (3e-4 by default), without a further interpolation of
+/// frequencies. Voxels are those of the header's recon space, x along the array, y in depth; its centre is the
+/// readout's position. Each wave becomes one image channel.
 class StoltMigration final : public Gadget<EchoSpectra, CoilImages> {
  public:
   struct Options {
@@ -43,7 +43,7 @@ class StoltMigration final : public Gadget<EchoSpectra, CoilImages> {
     double size = 1, center = 0;
     bool operator==(const Axis&) const = default;
   };
-  /// Everything that plans depend on except the wave.
+  /// The inputs of plans except the wave.
   struct Setting {
     Axis x, z;
     EchoGeometry geometry;  // without waves
