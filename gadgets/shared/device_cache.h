@@ -1,4 +1,4 @@
-// Objects made once per trajectory and shared by sessions.
+// DeviceCache keeps objects that are made once per trajectory and shared by sessions.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Options of the gadget `fft`, whatever it transforms.
+// Options of the gadget `fft`, for each kind of its input.
 #pragma once
 
 #include <string>

@@ -81,7 +81,7 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
         const auto within =
             options_.any_trajectory ? numerics::options_within(options_.accuracy, image, load) : std::nullopt;
         nufft = within ? *within : numerics::options_for_accuracy(options_.accuracy, image, load);
-        // Frames in parts must be those of whole frames. What slack adds is known on average only, not for any
+        // Frames in parts must equal whole frames. The error that slack adds is known on average only, not for any
         // trajectory, whose samples may all lie alike between grid points.
         if (!within && scan.delivery == Delivery::frames) {
           const double error = numerics::expected_error(nufft, image);
@@ -95,7 +95,7 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
     nufft_.push_back(nufft);
   }
   loose_.resize(nufft_.size());
-  // Guesses the most recent trajectory of such scans; it is checked against the data when they come.
+  // Guesses the most recent trajectory of such scans; the guess is checked against the data when they come.
   if (scan.likely_positions().empty()) return;
   const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
@@ -116,7 +116,7 @@ PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> 
   return out;
 }
 
-/// `count`: the plan is for a frame and counts in the log's numbers.
+/// `count`: true if the plan is for a frame and counts in the log's numbers.
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
     const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding, bool count) {
   ScanNumbers& numbers = scan_->numbers;
@@ -137,7 +137,7 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
   return plans_.front().plan;
 }
 
-/// A plan for a few samples, to be used once.
+/// Makes a plan for a few samples, to be used once.
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::loose_plan(
     const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding) {
   PlanCache::Request what = request(positions, encoding);
@@ -186,12 +186,12 @@ void FrameGridder::add_part(Partial& partial, const Samples& samples) {
   }
   if (samples.data.size() == 0) return;
   check_channels(partial.grid, samples);
-  // Each loose part brings a plan of its own.
+  // Each loose part has its own plan.
   const auto plan = next || samples.first ? partial.plan : loose_plan(samples.positions, encoding);
   plan->accumulate(scan_->compute, samples.offset, samples.data.view(), samples.weights.view(), 1, partial.grid.view());
 }
 
-/// Adds (or takes away) those readouts of a chunk that are among begin .. end - 1.
+/// Adds (or subtracts) those readouts of a chunk that are among begin .. end - 1.
 void FrameGridder::add_readouts(Window& window, const Chunk& chunk, std::int64_t begin, std::int64_t end, float sign) {
   begin = std::max(begin, chunk.begin);
   end = std::min(end, chunk.end);
@@ -201,8 +201,8 @@ void FrameGridder::add_readouts(Window& window, const Chunk& chunk, std::int64_t
                          window.grid.view());
 }
 
-/// Moves a window to where a frame begins: readouts that have left it are subtracted, or its grid is made anew from
-/// those that stay.
+/// Moves a window to the begin of a frame: readouts that have left it are subtracted, or its grid is made anew from the
+/// others.
 void FrameGridder::begin_position(Window& window, const Frame& frame) {
   const std::int64_t begin = frame.window_begin;
   if (window.chunks.empty()) return;
@@ -216,7 +216,7 @@ void FrameGridder::begin_position(Window& window, const Frame& frame) {
   }
   window.begin = begin;
   while (!window.chunks.empty() && window.chunks.front().end <= begin) window.chunks.pop_front();
-  if (window.chunks.empty()) {  // frames were left out; no rounding of theirs stays
+  if (window.chunks.empty()) {  // frames were left out; their rounding is cleared
     window.moves = 0;
     scan_->compute.clear<cfloat>(window.grid.view());
   }

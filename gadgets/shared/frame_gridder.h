@@ -1,5 +1,5 @@
-// Convolves frames of samples onto oversampled grids: at once, in parts as they come, or as positions of a sliding
-// window.
+// A FrameGridder convolves frames of samples onto oversampled grids: at once, in parts as they come, or as positions of
+// a sliding window.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,24 @@ struct GriddingOptions {
   std::int64_t kernel_width = 5;
   double oversampling = 1.5;
   double accuracy = 0;
-  bool any_trajectory = false;  ///< accuracy holds for the worst trajectory, not on average; no parameter
+  bool any_trajectory = false;  ///< accuracy holds for the worst trajectory, not on average; not a YAML parameter
   bool incremental = true;
   std::int64_t rebuild_every = 32;
 };
 Parameters<GriddingOptions> gridding_parameters();
 
-/// What gridding gadgets have in common. The image's voxels are those of the header's recon space. Plans are shared
+/// The common part of gridding gadgets. The image's voxels are those of the header's recon space. Plans are shared
 /// through PlanCache; the one that the scan will probably need is made before its data.
 class FrameGridder {
  public:
-  /// std::invalid_argument when options exclude each other.
+  /// Throws std::invalid_argument when options exclude each other.
   explicit FrameGridder(GriddingOptions options);
-  /// What a gadget that has these options can take.
+  /// The delivery that a gadget with these options can take.
   static Delivery delivery(const GriddingOptions& options) {
     return options.incremental ? Delivery::windows : Delivery::frames;
   }
-  /// ClientError when the measurement has other dimensions, or when its images cannot have the accuracy asked for.
-  /// `planes`: samples are those of a stack's planes, 2D though the encoding is 3D.
+  /// Throws ClientError when the measurement has other dimensions, or when its images cannot have the required
+  /// accuracy. `planes`: the samples are those of a stack's planes, 2D though the encoding is 3D.
   void start(const protocol::Header& header, Scan& scan, bool planes = false);
 
   /// A frame's samples on the grid.
@@ -71,7 +71,7 @@ class FrameGridder {
   struct Window {
     std::deque<Chunk> chunks;  // oldest first
     Array<cfloat> grid;
-    std::shared_ptr<const numerics::NufftPlan> plan;  // of some of its readouts
+    std::shared_ptr<const numerics::NufftPlan> plan;  // for some of its readouts
     std::int64_t begin = 0;                           // readouts that have left
     std::int64_t moves = 0;                           // moves since the grid was rebuilt from the chunks
   };
@@ -96,8 +96,8 @@ class FrameGridder {
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   std::vector<numerics::NufftOptions> nufft_;                      // per encoding
-  std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: the model for others
-  std::vector<Held> plans_;                   // most recent first, bounded: so that the cache keeps them
+  std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: the model for other plans
+  std::vector<Held> plans_;                   // most recent first, bounded: held so that the cache keeps them
   std::map<std::uint64_t, Partial> partial_;  // by frame
   std::map<std::uint64_t, Window> windows_;
 };

@@ -15,7 +15,7 @@ namespace {
 
 using numerics::PixelTally;
 
-/// Calls look(elements, n) for one piece after another; the bytes may lie at any alignment.
+/// Calls look(elements, n) for one piece after another; the bytes may have any alignment.
 template <class T, class Look>
 void for_pieces(std::span<const std::byte> bytes, Look&& look) {
   constexpr std::size_t kPiece = 2048;
@@ -37,7 +37,7 @@ void count_integers(std::span<const std::byte> bytes, PixelTally& tally) {
   tally.any = any != 0 ? 1 : 0;
 }
 
-/// Word: the bits of a float or double; `infinity`: those of infinity. Pixels have `parts` of them.
+/// Checks bits. Word: the bits of a float or double; `infinity`: those of infinity. Pixels have `parts` of them.
 template <class Word, std::size_t parts>
 void count_floats(std::span<const std::byte> bytes, Word infinity, PixelTally& tally) {
   constexpr Word kSize = static_cast<Word>(~Word{0}) >> 1;
@@ -85,7 +85,7 @@ std::uint64_t pixels_of(const protocol::ImageHeader& head) {
   return n;
 }
 
-// What is said of images, by the kinds of ImageCheck; advice is for those that were made of samples.
+// The texts about images, by the kinds of ImageCheck; advice is for images that were made of samples.
 constexpr std::array<const char*, 3> kFound{" are not finite (infinite or not a number)",
                                             " are larger than 65535 and were cut to that", " is zero everywhere"};
 constexpr const char* kCut = " are beyond what their type holds and were cut to that";
@@ -125,7 +125,7 @@ void ImageCheck::note(std::size_t kind, std::uint64_t pixels, const char* attrib
     const std::string what =
         (kind == kAllZero ? which : fmt::format("{} of {} pixels of {}", pixels, pixels_of(head), which)) +
         (kind == kSaturated && head.data_type != ISMRMRD::ISMRMRD_USHORT ? kCut : kFound.at(kind));
-    const bool own_samples = !sent && !image.frame->source;  // advice on samples is for those who sent some
+    const bool own_samples = !sent && !image.frame->source;  // advice on samples is for senders of samples
     kinds_.at(kind).first = sent ? what + "; further ones are only counted"
                                  : what + (own_samples ? kAdvice.at(kind) : "") +
                                        "; further such images are only counted, and their meta attributes say so";

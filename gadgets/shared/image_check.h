@@ -1,4 +1,4 @@
-// What is wrong with the images that leave a pipeline.
+// An ImageCheck finds bad images among those that leave a pipeline.
 #pragma once
 
 #include <array>
@@ -13,20 +13,20 @@
 namespace echotrain {
 
 /// Finds images with pixels that are not finite or saturated, and images that are zero everywhere: signs that a scan's
-/// values are beyond what single precision or the type of its pixels can hold. What gadgets tallied is taken; the
-/// pixels of other images (of the client, of plugins) are looked at here.
+/// values exceed single precision or the type of its pixels. It uses the gadgets' tallies, and checks the pixels of
+/// other images (from the client, from plugins) itself.
 class ImageCheck {
  public:
   /// Takes an image whose pixels are complete, on any thread. Adds the meta attribute echotrain_not_finite_pixels,
   /// echotrain_saturated_pixels or echotrain_all_zero, unless the image is the client's own.
   void look(Image& image);
-  /// Warns of each kind that was found, once, and brings the scan's numbers up to date; on the pipeline's thread.
+  /// Warns of each kind found, once, and updates the scan's numbers; on the pipeline's thread.
   void report(Scan& scan);
 
  private:
   struct Kind {
     std::uint64_t images = 0;
-    std::string first;  // what is to be said of the first one, until it has been said
+    std::string first;  // the text about the first one, until it has been sent
   };
   enum { kNotFinite, kSaturated, kAllZero, kKinds };
 

@@ -1,4 +1,4 @@
-// Whether a frame of regularly undersampled k-space has all its lines.
+// LatticeCount detects when a frame of regularly undersampled k-space has all its lines.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace echotrain {
 
 /// The lines that a header announces: every `step[0]`-th of encoding step 1 in every `step[1]`-th of encoding step 2.
 struct LineLattice {
-  static constexpr std::int64_t kMostSteps = 16;  ///< of an axis; larger steps are no lattice here
+  static constexpr std::int64_t kMostSteps = 16;  ///< steps of an axis; larger ones are no lattice here
 
   std::array<std::int64_t, 2> first{0, 0};   ///< the least of each encoding step
-  std::array<std::int64_t, 2> extent{1, 1};  ///< how many there are from `first`, skipped ones counted
+  std::array<std::int64_t, 2> extent{1, 1};  ///< number of steps from `first`, including skipped ones
   std::array<std::int64_t, 2> step{1, 1};
-  std::int64_t times = 1;  ///< how often each line comes
+  std::int64_t times = 1;  ///< number of times that each line comes
 
   bool undersampled() const {
     const std::int64_t largest = std::max(step[0], step[1]);
@@ -26,11 +26,11 @@ struct LineLattice {
   }
 };
 
-/// Counts the lines of one frame. The lattice's origin is not announced, nor where its lines begin in each plane
-/// (CAIPIRINHA), so lines are counted by plane and by remainder of step 1, and the frame is whole when the planes of
-/// one remainder of step 2 each have all lines of one remainder of step 1. Reference lines between those of the lattice
-/// count for other remainders and so never stand for missing ones. Memory counts towards the session's budget:
-/// ResourceError when that is exhausted.
+/// Counts the lines of one frame. Neither the lattice's origin nor its shift in each plane (CAIPIRINHA) is announced,
+/// so lines are counted by plane and by remainder of step 1, and the frame is whole when the planes of one remainder of
+/// step 2 each have all lines of one remainder of step 1. Reference lines between those of the lattice count for other
+/// remainders and so never replace missing ones. Memory counts towards the session's budget; throws ResourceError when
+/// that is exhausted.
 class LatticeCount {
  public:
   /// `lattice` is undersampled.
@@ -39,14 +39,14 @@ class LatticeCount {
     std::fill_n(came_.data(), came_.size(), 0u);
   }
 
-  /// A line that came for the first time; of lines that come several times, each time.
+  /// Counts a line that came for the first time; if lines come several times, each time.
   void add(std::int64_t step1, std::int64_t step2) {
     const std::int64_t y = step1 - lattice_.first[0], z = step2 - lattice_.first[1];
     if (y < 0 || y >= lattice_.extent[0] || z < 0 || z >= lattice_.extent[1]) return;
     std::uint32_t* plane = came_.data() + z * lattice_.step[0];
     ++plane[y % lattice_.step[0]];
     if (plane[y % lattice_.step[0]] != asked(0, y % lattice_.step[0]) * lattice_.times) return;
-    int whole = 0;  // remainders of this plane that are
+    int whole = 0;  // number of whole remainders of this plane
     for (std::int64_t r = 0; r < lattice_.step[0]; ++r)
       if (plane[r] >= asked(0, r) * lattice_.times) ++whole;
     const auto group = static_cast<std::size_t>(z % lattice_.step[1]);
@@ -56,14 +56,14 @@ class LatticeCount {
   bool complete() const { return complete_; }
 
  private:
-  /// How many of an axis' steps have this remainder.
+  /// The number of an axis' steps with this remainder.
   std::int64_t asked(std::size_t axis, std::int64_t remainder) const {
     return (lattice_.extent[axis] - remainder + lattice_.step[axis] - 1) / lattice_.step[axis];
   }
 
   LineLattice lattice_;
   numerics::HostArray<std::uint32_t> came_;                     // [step 2, remainder of step 1]
-  std::array<std::int64_t, LineLattice::kMostSteps> planes_{};  // whole ones, by remainder of step 2
+  std::array<std::int64_t, LineLattice::kMostSteps> planes_{};  // number of whole ones, by remainder of step 2
   bool complete_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Facts of a measurement that several gadgets need, worked out from its header.
+// Facts of a measurement that several gadgets need, computed from its header.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace echotrain {
 
 class Scan;
 
-/// How one encoding space becomes an image.
+/// The conversion of one encoding space to an image.
 struct ImageGeometry {
   int dims = 2;  ///< 3 when the encoded matrix has more than one step-2 plane
   numerics::Shape
@@ -35,10 +35,11 @@ struct ImageGeometry {
   }
 };
 
-/// ClientError when the recon space cannot be cut from the encoded one with voxels of its size.
+/// Computes the geometry. Throws ClientError when the recon space cannot be cut from the encoded one with voxels of its
+/// size.
 ImageGeometry image_geometry(const protocol::Encoding& encoding);
 
-/// Fields of view of images.
+/// The fields of view of images.
 class FieldsOfView {
  public:
   FieldsOfView() = default;
@@ -50,7 +51,7 @@ class FieldsOfView {
   std::vector<std::array<float, 3>> recon_;  // per encoding
 };
 
-/// Vectors in the patient's coordinates, copied out of headers, whose floats lie at any even address.
+/// A vector in the patient's coordinates, copied out of headers, whose floats lie at any even address.
 using Vector = std::array<double, 3>;
 inline Vector position_of(const protocol::AcquisitionHeader& head) {
   return {head.position[0], head.position[1], head.position[2]};
@@ -69,16 +70,16 @@ inline Vector cross(const Vector& a, const Vector& b) {
   return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
 }
 
-/// The offset that turns an encoding step into its row among `n`, with the k-space centre at floor(n/2). ClientError,
-/// naming the counter `what`, when the header's limits do not fit; a warning when they leave the centre at 0.
+/// The offset that turns an encoding step into its row among `n`, with the k-space centre at floor(n/2). Throws
+/// ClientError, naming the counter `what`, when the header's limits do not fit; warns when they leave the centre at 0.
 std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
                         Scan& scan);
 
 inline constexpr const char* kUnusedCalibration = "the scan holds calibration readouts; they are not used for images";
-/// Tells the client that this pipeline uses no calibration readouts, if `readouts` are such.
+/// Tells the client that this pipeline uses no calibration readouts, if `readouts` are calibration.
 void note_unused_calibration(const Readouts& readouts, Scan& scan);
 
-/// Factors that turn a trajectory's components x, y, z into cycles/pixel of the encoded matrix.
+/// The factors that turn a trajectory's components x, y, z into cycles/pixel of the encoded matrix.
 std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit);
 
 }  // namespace echotrain

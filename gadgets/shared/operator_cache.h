@@ -1,4 +1,4 @@
-// The operators F^H W F of trajectories, shared by frames and sessions and kept on disk.
+// OperatorCache keeps the operators F^H W F of trajectories, shared by frames and sessions, also on disk.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Applies gadgets for 2D data to the planes of a stack.
+// OverPlanes applies gadgets for 2D data to the planes of a stack.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@
 namespace echotrain {
 
 /// `G` for data of a stack; all planes share its work. G is made with its options and `true`, which tells it that its
-/// data are 2D though the header's encoding is 3D. G must hold nothing back for rest() or finish().
+/// data are 2D though the header's encoding is 3D. G must not hold items back for rest() or finish().
 template <class G>
 class OverPlanes final : public Gadget<Planes<typename G::Input>, Planes<typename G::Output>> {
  public:

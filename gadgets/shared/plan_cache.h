@@ -1,4 +1,4 @@
-// NUFFT plans that frames and sessions share.
+// PlanCache keeps NUFFT plans that frames and sessions share.
 #pragma once
 
 #include <array>

@@ -9,7 +9,7 @@
 namespace echotrain {
 namespace {
 
-/// A lattice that rows may lie on.
+/// A lattice that may fit the rows.
 struct Candidate {
   std::array<std::int64_t, 2> step, origin{};  // y, z
   std::int64_t shift = 0;
@@ -23,7 +23,7 @@ struct Candidate {
 
 using Rows = std::array<std::int64_t, 2>;  // y, z
 
-/// Steps of 1 where the announced ones are none.
+/// The announced steps, or 1 where they are invalid.
 Rows steps_of(const SampledLines& lines, const std::array<std::uint16_t, 2>& announced) {
   const Rows step{lines.extents[1] > 1 ? announced[0] : std::int64_t{1},
                   lines.extents[0] > 1 ? announced[1] : std::int64_t{1}};
@@ -41,10 +41,10 @@ std::int64_t most(const std::vector<std::int64_t>& votes) {
   return std::max_element(votes.begin(), votes.end()) - votes.begin();
 }
 
-/// The origin and shift that most rows agree with; of equals the least.
+/// The origin and shift that most rows agree with; among equals the least.
 Candidate best(const SampledLines& lines, const Rows& step) {
   Candidate found{step};
-  if (step == Rows{1, 1}) return found;  // it has all rows
+  if (step == Rows{1, 1}) return found;  // the lattice has all rows
   std::vector<std::int64_t> planes(static_cast<std::size_t>(step[1]));
   for_rows(lines, lines.first, lines.last, [&](std::int64_t, std::int64_t z, bool came) {
     if (came) ++planes[static_cast<std::size_t>(z % step[1])];

@@ -1,5 +1,5 @@
-// What a scan's gadgets and the program that runs it have for each other beside data: results that come on their own,
-// between readouts, what the host has said, and whose scan it is.
+// A ScanPort is the side channel between a scan's gadgets and the program that runs them: results between readouts, the
+// host's parameters, and the scan's client.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,21 @@
 namespace echotrain {
 
 /// Kept by the scan's context (Context::cache), where the program sets it before Pipeline::start(). Either function may
-/// be empty: then results are given with the next readouts or at the end, and nothing bounds what is not yet sent.
+/// be empty: then results are given with the next readouts or at the end, and there is no back-pressure on results not
+/// yet sent.
 struct ScanPort {
-  /// Thread-safe: asks the program to push an empty batch soon, so that gadgets can give what they have (rest()).
+  /// Thread-safe: asks the program to push an empty batch soon, so that gadgets can emit results (rest()).
   std::function<void()> wake;
-  /// On the pipeline's thread: waits while the client has not taken what was given, or until the scan is to stop.
+  /// Back-pressure, on the pipeline's thread: waits while the client has not taken earlier results, or until the scan
+  /// is to stop.
   std::function<void()> wait_for_room;
-  /// {"parameters": {...}} as the host has sent it, for gadgets that hand it on. Empty: it has sent nothing.
+  /// The host's JSON {"parameters": {...}}, for gadgets that hand it on. Empty: it has sent none.
   std::string host_json{};
-  /// The client's identity: what scans leave in a ScanStore is found by the same client's only. Empty: the program has
-  /// no clients.
+  /// The client's identity: only the same client finds what its scans leave in a ScanStore. Empty: the program has no
+  /// clients.
   std::string owner{};
-  /// In whose part of caches and stores it counts; several owners may be one. Empty: the owner's own.
+  /// The client whose part (fair share) of caches and stores the scan counts in; several owners may be one client.
+  /// Empty: the owner itself.
   std::string client{};
 };
 

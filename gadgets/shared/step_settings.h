@@ -1,4 +1,4 @@
-// What a program lets the gadgets do that run other programs: `python` and `mrd_server`.
+// The settings with which a program allows gadgets to run other programs: `python` and `mrd_server`.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ namespace echotrain {
 struct StepSettings {
   std::string python = "python3";  ///< interpreter: a path, or a name that is looked up in PATH
   std::filesystem::path modules;   ///< folder of the modules that pipelines may name; empty: there are none
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  ///< of one step's process; the memory budget counts all of it
-  std::int64_t files = 256;                             ///< that one step's process may have open
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  ///< memory of one step's process; the memory budget counts all
+                                                        ///< of it
+  std::int64_t files = 256;                             ///< files that one step's process may have open
   std::int64_t cpu_s = 3600;                            ///< CPU time of one step's process [s]
   std::vector<std::string> servers;                     ///< "host:port" of the MRD servers that pipelines may name
 };
 
-/// The settings that a program's options say.
+/// Takes the settings from a program's options.
 inline StepSettings step_settings(const config::StepOptions& from) {
   return {from.python,       from.python_modules, static_cast<std::uint64_t>(from.python_memory_mib) << 20,
           from.python_files, from.python_cpu_s,   from.mrd_servers};

@@ -1,4 +1,4 @@
-// Trajectories of past scans and their density weights, for future scans.
+// The TrajectoryStore keeps trajectories of past scans, and their density weights, for future scans.
 #pragma once
 
 #include <cstddef>

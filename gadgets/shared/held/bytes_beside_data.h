@@ -1,4 +1,4 @@
-// What readouts that a gadget holds take beside their arrays.
+// The memory of readouts that a gadget holds, beside their arrays.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Containers of gadgets whose memory counts towards their scan's.
+// PaidAllocator makes the memory of gadgets' containers count towards their scan's.
 #pragma once
 
 #include <cstddef>

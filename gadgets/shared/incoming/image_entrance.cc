@@ -22,7 +22,7 @@ using numerics::PixelType;
 
 constexpr std::uint64_t kUncounted = 512;  // bytes of attributes and notes, which the frame's share pays
 
-/// What the limits of steps 1 and 2 say of k-space, as Frame::acquired has it; nothing where they do not.
+/// The part of k-space that the limits of steps 1 and 2 name, as in Frame::acquired; no value without limits.
 std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encoding) {
   std::array<float, 6> out{};
   const auto axis = [&](std::size_t a, const std::optional<protocol::CounterLimit>& limit) {
@@ -39,7 +39,7 @@ std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encodi
   return out;
 }
 
-/// The head of a readout that says of an image what the image's header does.
+/// A readout's head with the facts of the image's header.
 protocol::AcquisitionHeader reference_of(const protocol::ImageHeader& head) {
   protocol::AcquisitionHeader out{};
   out.version = 1;
@@ -79,7 +79,7 @@ void ImageEntrance::start(const protocol::Header& header, Scan& scan) {
   acquired_ = acquired_of(encoding);
 }
 
-/// That of the image; where it has none, the header's; else of voxels of 1 mm.
+/// The image's field of view; where it has none, the header's; else that of voxels of 1 mm.
 std::array<float, 3> ImageEntrance::field_of_view(const protocol::ImageHeader& head) {
   std::array<float, 3> out{};
   bool given = true;
@@ -101,7 +101,7 @@ CoilImages ImageEntrance::take(protocol::Image&& image) {
   if (protocol::pixel_bytes(head, bytes.size()) != bytes.size())
     throw ClientError(fmt::format("image {} of series {} has {} bytes of pixels, which do not fit its header",
                                   +head.image_index, +head.image_series_index, bytes.size()));
-  constexpr int kMostChannels = 1024;  // as readouts have: protocol::Limits::channels
+  constexpr int kMostChannels = 1024;  // the bound of readouts, too: protocol::Limits::channels
   if (head.channels > kMostChannels)
     throw ClientError(fmt::format("image {} of series {} has {} channels; at most {} are taken", +head.image_index,
                                   +head.image_series_index, +head.channels, kMostChannels));
@@ -129,7 +129,7 @@ CoilImages ImageEntrance::take(protocol::Image&& image) {
   if (numerics::is_complex(static_cast<PixelType>(head.data_type))) frame->acquired = acquired_;
   frame->notes = notes_of(image.attributes);
   image.pixels = {};
-  // Gadgets hold frames back, whose attributes may be long: they count as much of the session's memory as they take.
+  // Gadgets hold frames back, whose attributes may be long, so attributes count towards the session's memory.
   if (const std::uint64_t held = image.attributes.size() + bytes_of(frame->notes); held > kUncounted)
     image.pixels.owner = compute.allocate_host<std::byte>({static_cast<std::int64_t>(held)}).memory();
   frame->source = std::make_shared<protocol::Image>(std::move(image));

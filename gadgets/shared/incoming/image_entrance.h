@@ -1,4 +1,4 @@
-// The entrance of pipelines whose input is images.
+// An ImageEntrance is the entrance of pipelines whose input is images.
 #pragma once
 
 #include <array>
@@ -14,17 +14,17 @@
 
 namespace echotrain {
 
-/// Makes items of a client's images. Every image is a frame of its own: its counters are the frame's key, with encoding
-/// 0; its place, its time stamps and its user fields are those of the frame's reference head; its field of view is the
-/// frame's; its meta attributes are the frame's notes (meta_notes.h). Images of one image_series_index and one
-/// image_type have one number in FrameKey::series. Pixels become complex numbers [channel, z, y, x].
+/// Makes items from a client's images. Every image is a frame of its own: its counters are the frame's key, with
+/// encoding 0; its place, its time stamps and its user fields are those of the frame's reference head; its field of
+/// view is the frame's; its meta attributes are the frame's notes (meta_notes.h). Images of one image_series_index and
+/// one image_type have one number in FrameKey::series. Pixels become complex numbers [channel, z, y, x].
 ///
-/// Complex images of a header with one encoding, which gives limits of steps 1 and 2, say what of k-space was acquired
-/// (Frame::acquired), so that partial_fourier and filter know it; asymmetric echoes are not in headers.
+/// For complex images of a header with one encoding and limits of steps 1 and 2, Frame::acquired is the acquired part
+/// of k-space, for partial_fourier and filter; headers do not tell of asymmetric echoes.
 class ImageEntrance {
  public:
   void start(const protocol::Header& header, Scan& scan);
-  /// ClientError for pixels that do not fit the image's header; ResourceError when memory is exhausted.
+  /// Throws ClientError for pixels that do not fit the image's header; ResourceError when memory is exhausted.
   CoilImages take(protocol::Image&& image);
   std::uint64_t frames() const { return frames_; }
 

@@ -1,12 +1,12 @@
-// What gadgets of one scan know of each other about EPI.
+// EpiLines tells the gadgets of one scan whether EPI's readouts become Cartesian lines.
 #pragma once
 
 #include "gadgets/api/scan.h"
 
 namespace echotrain {
 
-/// Whether a gadget of this scan makes ordinary Cartesian lines of EPI's readouts. That gadget promises it in its
-/// start(); those after it, which take such lines only, ask in theirs.
+/// True if a gadget of this scan makes ordinary Cartesian lines from EPI's readouts. That gadget announces it in its
+/// start(); later gadgets, which take such lines only, ask in theirs.
 class EpiLines {
  public:
   static void promise(Scan& scan) { scan.compute.cache<EpiLines>().scan_ = &scan; }

@@ -1,4 +1,4 @@
-// What gadgets of one scan know of each other about virtual coils.
+// SliceCoils tells the gadgets of one scan whether slices have virtual coils of their own.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 namespace echotrain {
 
 /// Gadgets of this scan that give each slice virtual coils of its own, so that lines of several slices have no coils in
-/// common. A gadget announces that in its start(), and sets what it gets once it does so; those after it ask in theirs.
+/// common. A gadget announces that in its start(), and sets the returned flag once it does so; later gadgets ask in
+/// theirs.
 class SliceCoils {
  public:
   static std::shared_ptr<bool> announce(Scan& scan) {

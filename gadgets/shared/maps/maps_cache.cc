@@ -40,7 +40,7 @@ Array<cfloat> kept_espirit_maps(numerics::Context& context, const Array<cfloat>&
   const auto lines = std::make_shared<const HostArray<cfloat>>(context.download<cfloat>(kspace.view()));
   const MapsRequest request{digest_of(*lines, options, maps), options, maps, lines};
   const std::shared_ptr<const MapsRequest::Made> made = context.resources().get<MapsCache>().get(context, request).plan;
-  // Their holder holds the cache's object: it is dropped only when nobody uses it.
+  // The holder of the maps holds the cache's object, which is dropped only when nobody uses it.
   return {std::shared_ptr<void>(made, made->maps.memory().get()), maps};
 }
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kMostKept = 256;
 
-/// Where voxel `i` of `n` lies among `of` voxels of the same field of view: the two neighbours and the second's share.
+/// The place of voxel `i` of `n` among `of` voxels of the same field of view: the two neighbours and the second's
+/// share.
 struct Between {
   std::int64_t first, second;
   float share;
@@ -122,7 +123,7 @@ std::shared_ptr<const numerics::OffResonance> FieldOfScan::of_frame(const Sample
     return window.made;
   }
   auto& kept = frames_[samples.frame->id];
-  // Readouts of a frame that differ are refused by find(), whichever of them is the first to differ.
+  // Readouts of a frame that differ are refused by find(), at the first difference.
   if (!kept || samples.timing.interval_s < 0 || samples.first) kept = find(samples, image);
   const auto found = kept;
   if (samples.last) frames_.erase(samples.frame->id);
@@ -152,7 +153,8 @@ std::shared_ptr<const numerics::OffResonance> FieldOfScan::find(const Samples& s
         fmt::format("off-resonance: {} readouts of {} samples make a shot; more than {} samples are not taken",
                     options_.shot_readouts, timing.per_readout, kMostTimes));
   const HostArray<float> field = field_map_of(*scan_, slice, image);
-  kept_.remove_if([&](const Kept& each) { return each.slice == slice && each.map != map; });  // replaced since
+  kept_.remove_if([&](const Kept& each) { return each.slice == slice && each.map != map; });  // the map was replaced
+                                                                                              // since
   try {
     kept_.push_front({slice, timing, image, map,
                       numerics::OffResonance::make(scan_->compute, field.view(), times_of(timing), options_.accuracy)});

@@ -27,23 +27,23 @@ struct FieldOptions {
 };
 Parameters<FieldOptions> field_parameters();
 
-/// The field map of a slice in Hz on the image's lattice, [z, y, x] or [y, x] by `image`: real parts of the image of
-/// role field_map, which covers the image's field of view and is interpolated linearly where it has another matrix.
-/// Waits for the device. ClientError where there is none or it has several channels.
+/// Returns the field map of a slice in Hz on the image's lattice, [z, y, x] or [y, x] by `image`: real parts of the
+/// image of role field_map, which covers the image's field of view and is interpolated linearly where it has another
+/// matrix. Waits for the device. Throws ClientError where there is none or it has several channels.
 HostArray<float> field_map_of(Scan& scan, std::uint16_t slice, const numerics::Shape& image);
 
-/// What is made of field maps and times is kept for the scan, for the most recent slices.
+/// Keeps the off-resonance correction made from field maps and times for the scan, for the most recent slices.
 class FieldOfScan {
  public:
-  /// std::invalid_argument when options exclude each other.
+  /// Throws std::invalid_argument when options exclude each other.
   explicit FieldOfScan(FieldOptions options);
-  /// Asks for the field map. To be called in the gadget's start().
+  /// Requests the field map. Call it in the gadget's start().
   void start(Scan& scan);
-  /// For a frame, or some of its samples. image: [(z,) y, x]. A map that comes while a frame is open is for the next
-  /// one; a sliding window keeps the map that it began with. ClientError where the map or the times of samples are
-  /// missing, or where they differ so much that no number of segments will do.
+  /// The correction for a frame, or for some of its samples. image: [(z,) y, x]. A map that comes while a frame is open
+  /// is for the next one; a sliding window keeps its first map. Throws ClientError where the map or the times of
+  /// samples are missing, or where they differ too much for any number of segments.
   std::shared_ptr<const numerics::OffResonance> of_frame(const Samples& samples, const numerics::Shape& image);
-  /// The samples' number in a row of readouts that OffResonance::split() takes.
+  /// The number of the samples in a row of readouts, as OffResonance::split() takes it.
   static std::int64_t first_sample(const Samples& samples) {
     return samples.first_readout * samples.timing.per_readout;
   }
@@ -53,7 +53,7 @@ class FieldOfScan {
     std::uint16_t slice;
     SampleTiming timing;
     numerics::Shape image;
-    std::shared_ptr<void> map;  // the side image that it was made of
+    std::shared_ptr<void> map;  // the side image that it was made from
     std::shared_ptr<const numerics::OffResonance> made;
   };
   struct Window {
@@ -66,8 +66,8 @@ class FieldOfScan {
   FieldOptions options_;
   Scan* scan_ = nullptr;
   std::list<Kept> kept_;                                                           // most recent first
-  std::map<std::uint64_t, std::shared_ptr<const numerics::OffResonance>> frames_;  // that are open
-  std::map<std::uint64_t, Window> windows_;                                        // that slide
+  std::map<std::uint64_t, std::shared_ptr<const numerics::OffResonance>> frames_;  // frames that are open
+  std::map<std::uint64_t, Window> windows_;                                        // windows that slide
 };
 
 }  // namespace echotrain

@@ -15,10 +15,10 @@
 namespace echotrain {
 namespace {
 
-constexpr std::uint64_t kLump = 64;  // bytes that allocations of a batch take beside what is asked for
+constexpr std::uint64_t kLump = 64;  // overhead in bytes of the allocations of a batch
 constexpr double kLargest = 0.5005;  // cycles/pixel; a hair beyond the edge is rounding in the sender
 
-/// Ramps of readouts, each as if it were the only one; of rotated copies of the one before they are the same.
+/// The ramps of readouts, each as if it were the only one; rotated copies of the previous one have the same ramp.
 class Ramps {
  public:
   /// positions: [sample, 2], cycles/pixel of the encoded matrix.
@@ -65,7 +65,7 @@ void SmsFrame::add(Readouts&& readouts, const SmsEncoding& encoding, bool from_d
     phases.push_back(static_cast<std::uint16_t>(encoding.phase_of(head)));
     largest_counter_ = std::max(largest_counter_, encoding.counter_of(head));
   }
-  decltype(readouts.heads)().swap(readouts.heads);  // only memory that the session's budget counts is kept
+  decltype(readouts.heads)().swap(readouts.heads);  // keeps only memory that the session's budget counts
   compute.check_stop();
   batches_.push_back(std::move(readouts));
   of_phases_ += phases.capacity() * sizeof(std::uint16_t) + kLump;
@@ -117,7 +117,7 @@ std::vector<SmsSamples> SmsFrame::sorted(const Space& space, std::int64_t slices
           bool outside = false;
           for (std::size_t a = 0; a < 2; ++a) {
             const double k = positions[2 * s + a], of_image = k * space.voxel_ratio[a];
-            outside |= !(std::abs(k) <= kLargest && std::abs(of_image) <= kLargest);  // or not a number
+            outside |= !(std::abs(k) <= kLargest && std::abs(of_image) <= kLargest);  // also if it is not a number
             coordinates[phase].push_back(of_image);
           }
           tally.beyond += outside ? 1 : 0;

@@ -60,7 +60,7 @@ void SmsScan::add_space(const protocol::Header& header, std::size_t e) {
           fmt::format("{}: an image has up to {} voxels an axis, not {}", gadget_, kLongest, space.image[a]));
   const std::int64_t numbers = encoding.slice ? encoding.slice->maximum + 1 : 1;
   space.sets = numbers % m == 0 ? numbers / m : numbers;
-  constexpr std::int64_t kMostNumbers = 65536;  // of 16 bits
+  constexpr std::int64_t kMostNumbers = 65536;  // counters have 16 bits
   if (space.sets * m > kMostNumbers)
     throw ClientError(fmt::format(
         "{}: the header's limits announce slices 0 to {}, which is no multiple of the {} that are excited at "
@@ -83,7 +83,7 @@ void SmsScan::process(Readouts&& readouts, const Whole& whole) {
   SmsFrame& open = open_.try_emplace(frame->id, gadget_, scan_->compute).first->second;
   const bool last = readouts.last;
   const SmsSpace& space = spaces_.at(frame->key.encoding);
-  if (frame->key.slice >= space.sets)  // its images would have the numbers of another set's
+  if (frame->key.slice >= space.sets)  // its images would have the numbers of another set's images
     throw ClientError(
         fmt::format("{}: readouts have the slice number {}, but the header's limits announce {} set(s) of {} slices "
                     "that are excited "
@@ -95,7 +95,7 @@ void SmsScan::process(Readouts&& readouts, const Whole& whole) {
   open_.erase(frame->id);
 }
 
-/// Refuses a frame that no image can be made of, and warns of what images suffer from.
+/// Refuses a frame that gives no image, and warns of defects that images will have.
 void SmsScan::judge(const SmsFrame& open, const SmsTally& tally, const SmsSpace& space) {
   if (2 * tally.beyond > tally.samples)
     throw ClientError(fmt::format(

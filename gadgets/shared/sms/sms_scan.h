@@ -1,4 +1,4 @@
-// Scans whose excitations excite several slices at once, told apart by phases: what gadgets for them have in common.
+// SmsScan is the common part of gadgets for simultaneous multi-slice scans (SMS) whose slices are separated by phases.
 #pragma once
 
 #include <array>
@@ -48,27 +48,27 @@ Parameters<Options> sms_parameters() {
       .unit("mm");
 }
 
-/// What the header says of one encoding.
+/// The header's facts about one encoding.
 struct SmsSpace {
   SmsEncoding sms;
   SmsFrame::Space samples;
   numerics::Shape image;  // [y, x]
-  std::int64_t sets = 1;  // of slices that are excited at once
+  std::int64_t sets = 1;  // sets of simultaneous slices
   double distance_mm = 0;
   std::array<float, 3> fov_mm{};
 };
 
-/// A frame's samples by number, and what they were like.
+/// A frame's samples by number, and their summary.
 struct SmsSorted {
   std::vector<SmsSamples> of_number;
   SmsTally tally;
 };
 
 /// Gathers frames of readouts and gives the images of slices their places. Errors and warnings begin with the gadget's
-/// name. ClientError for what CgSenseSms lists.
+/// name. Throws ClientError as CgSenseSms lists.
 class SmsScan {
  public:
-  /// gadget: a name that outlives this.
+  /// gadget: its name, which must outlive this.
   SmsScan(std::string_view gadget, SmsOptions options) : gadget_(gadget), options_(std::move(options)) {}
   void start(const protocol::Header& header, Scan& scan);
   const SmsSpace& space(std::size_t encoding) const { return spaces_.at(encoding); }
@@ -76,9 +76,9 @@ class SmsScan {
   /// Called with all readouts of a frame that has any.
   using Whole = std::function<void(const SmsFrame&, const std::shared_ptr<const Frame>&)>;
   void process(Readouts&& readouts, const Whole& whole);
-  /// The frame's samples. ClientError where no image can be made of them; a warning of what images suffer from.
+  /// Returns the frame's samples. Throws ClientError where they give no image; warns of defects that images will have.
   SmsSorted sorted(const SmsFrame& frame, const SmsSpace& space);
-  /// The frame of the image of a slice, 0 .. M - 1 of those that were excited at once.
+  /// The frame of the image of a slice, 0 .. M - 1 of the simultaneous ones.
   std::shared_ptr<const Frame> frame_of(const Frame& frame, std::int64_t slice) const;
 
  private:

@@ -74,7 +74,7 @@ class Digest {
 /// Damage is found by this digest of the elements.
 constexpr std::uint64_t kElementSeed = 3;
 
-/// Whether the file goes on with `key`.
+/// True if the file continues with `key`.
 bool continues_with(std::istream& in, const std::string& key, const std::stop_token& stop) {
   std::vector<char> part;
   bool same = true;
@@ -94,7 +94,7 @@ std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t se
   return digest.value();
 }
 
-/// Named by SHA-256, so that nobody can make a key whose file takes the place of another one.
+/// The file is named by SHA-256, so that nobody can make a key whose file takes the place of another one.
 fs::path ArrayStore::file(const std::string& key, const std::stop_token& stop) const {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sha(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   std::array<unsigned char, 32> digest{};
@@ -136,7 +136,7 @@ std::optional<std::vector<numerics::cfloat>> ArrayStore::find(const std::string&
   return values;
 }
 
-/// A file "DIGEST.OWNER.use", whose time says when.
+/// Notes a use in the time of a file "DIGEST.OWNER.use".
 void ArrayStore::note_use(const fs::path& array, const std::string& owner) const {
   const std::string digest = array.stem().string();
   const fs::path use = folder_ / fmt::format("{}.{}{}", digest, owner, kUse);
@@ -151,14 +151,15 @@ void ArrayStore::note_use(const fs::path& array, const std::string& owner) const
   fs::last_write_time(use, fs::file_time_type::clock::now(), error);  // the file system's own clock is coarse
 }
 
-/// Removes what goes by the rule until `more` bytes of the owner's fit; false where they do not. What nobody is known
-/// to have used, as files of former versions, goes first.
+/// Removes files by the rule until `more` bytes of the owner's fit; returns false where they do not. Files without a
+/// known user, as those of former versions, go first.
 bool ArrayStore::make_room(std::uint64_t more, const std::string& owner) const {
   struct Kept {
     StoredFile file;
-    std::vector<StoredFile> uses;  // the last one last
+    std::vector<StoredFile> uses;  // the latest is last
   };
-  trim_stored_files(folder_, kSuffix, std::numeric_limits<std::uint64_t>::max());  // what processes left unfinished
+  trim_stored_files(folder_, kSuffix, std::numeric_limits<std::uint64_t>::max());  // files that processes left
+                                                                                   // unfinished
   const auto now = fs::file_time_type::clock::now();
   std::error_code error;
   std::map<std::string, Kept> kept;
@@ -176,7 +177,7 @@ bool ArrayStore::make_room(std::uint64_t more, const std::string& owner) const {
   }
   for (bool again = true; again && sum > most_bytes_;) {
     again = false;
-    std::map<std::string, std::vector<Kept*>> owned;  // null: what is to come
+    std::map<std::string, std::vector<Kept*>> owned;  // null: the new array
     for (auto& [digest, each] : kept)
       if (!each.file.path.empty())
         owned[each.uses.empty() ? "" : each.uses.back().path.stem().extension().string()].push_back(&each);
@@ -193,7 +194,7 @@ bool ArrayStore::make_room(std::uint64_t more, const std::string& owner) const {
             fs::remove(each->uses.back().path, error);
             each->uses.pop_back();
             again = true;
-            if (!each->uses.empty()) return false;  // it is the one's now that used it before
+            if (!each->uses.empty()) return false;  // it now belongs to its previous user
           }
           if (!fs::remove(each->file.path, error) && error) return false;
           sum -= each->file.bytes;

@@ -1,4 +1,4 @@
-// Large arrays that are kept on disk between runs, such as point spread functions.
+// An ArrayStore keeps large arrays on disk between runs, such as point spread functions.
 #pragma once
 
 #include <chrono>
@@ -13,24 +13,24 @@
 
 namespace echotrain {
 
-/// Arrays, each under a key that holds everything it depends on, in full: files keep it, and it is compared. A file
-/// that is damaged, of another version or of another key counts as missing; a folder that cannot be written keeps
-/// nothing. Throws only std::bad_alloc, and numerics::Stopped when `stop` comes meanwhile. Several processes may share
-/// the folder. When the files exceed `most_bytes`, those unused for longest are removed, each time of the client that
-/// has most: who has no more than an equal part loses nothing to others. An array belongs to the client that used it
-/// last, and if that one loses it, to the one before; empty files beside it, named by owner_name(), say who has used
-/// it.
+/// Each array is stored under a key that holds everything it depends on, in full: files keep the key, and it is
+/// compared. A file that is damaged, of another version or of another key counts as missing; a folder that cannot be
+/// written keeps nothing. Throws only std::bad_alloc, and numerics::Stopped when `stop` comes meanwhile. Several
+/// processes may share the folder. When the files exceed `most_bytes`, arrays are removed by fair share: each time the
+/// least recently used one of the client that has most; a client with no more than an equal part loses nothing to
+/// others. An array belongs to the client that used it last, and if that one loses it, to the one before; empty files
+/// beside it, named by owner_name(), tell its users.
 class ArrayStore {
  public:
   /// With an empty folder or 0 bytes, nothing is kept.
   ArrayStore(std::filesystem::path folder, std::uint64_t most_bytes)
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
-  /// The array of `count` elements, or nothing.
+  /// Returns the array of `count` elements; no value if there is none.
   std::optional<std::vector<numerics::cfloat>> find(const std::string& key, std::int64_t count,
                                                     const std::stop_token& stop = {},
                                                     const std::string& client = {}) const;
-  /// What does not fit beside the parts of others is not kept.
+  /// Stores an array. It is not kept if it does not fit beside the parts of other clients.
   void add(const std::string& key, numerics::HostView<const numerics::cfloat> array, const std::stop_token& stop = {},
            const std::string& client = {}) const;
 
@@ -43,8 +43,8 @@ class ArrayStore {
   std::uint64_t most_bytes_;
 };
 
-/// A 64-bit digest of any bytes; another `seed` gives an independent digest. It finds damage, and what is probably
-/// equal; it is no proof against bytes that were made to have the same digest.
+/// A 64-bit digest of any bytes; another `seed` gives an independent digest. It detects damage, and probably equal
+/// bytes, but not bytes that were made to have the same digest.
 std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed);
 
 struct StoredFile {
@@ -59,7 +59,7 @@ std::vector<StoredFile> stored_files(const std::filesystem::path& folder, const 
 /// files of any name that ends in kUnfinishedFile and nobody has written to for an hour.
 void trim_stored_files(const std::filesystem::path& folder, const std::string& extension, std::uint64_t most_bytes,
                        std::chrono::hours keep = std::chrono::hours::max());
-/// The end of the name of a file that is being written, or was when its process was killed.
+/// The end of the name of a file that is being written, or was being written when its process was killed.
 inline constexpr const char* kUnfinishedFile = ".part";
 
 }  // namespace echotrain

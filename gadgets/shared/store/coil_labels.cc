@@ -9,7 +9,7 @@
 namespace echotrain {
 namespace {
 
-/// Whether labels tell the coils apart.
+/// True if labels tell the coils apart.
 bool are_names(const LabelledCoils& of) {
   const std::set<std::string> different(of.labels.begin(), of.labels.end());
   return of.labels.size() == static_cast<std::size_t>(of.coils) && different.size() == of.labels.size() &&

@@ -1,4 +1,5 @@
-// The rule by which owners of something bounded give way to each other: nobody loses what is within an equal part.
+// Fair share: the rule by which owners of something bounded make room for each other. No owner loses items within its
+// equal part.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace echotrain {
 
-/// What nobody has used for so long is in no owner's part any more: it goes first.
+/// Items unused for so long are in no owner's part any more, and go first.
 inline constexpr std::chrono::hours kPartLapses{7 * 24};
 
 /// The bytes that a keeper of `all` gives where `wanted` are asked for: who asks for little asks again, and a walk
@@ -41,9 +42,9 @@ struct NeverLapsed {
   }
 };
 
-/// Gives up, until all amounts together are at most `most`, each time the last item of the owner that has most; an
-/// owner that has no more than an equal part of `most` gives up nothing, but last items that have `lapsed`, which go
-/// before all others. `give_up` returns whether the item is gone.
+/// Until all amounts together are at most `most`, gives up each time the last item of the owner that has most. An owner
+/// with no more than an equal part of `most` gives up only last items that have `lapsed`, which go before all others.
+/// `give_up` returns true if the item is gone.
 template <class Owner, class Item, class Amount, class GiveUp, class Lapsed = NeverLapsed>
 void keep_equal_parts(std::map<Owner, std::vector<Item>>& owned, std::uint64_t most, const Amount& amount,
                       const GiveUp& give_up, const Lapsed& lapsed = {}) {
@@ -52,7 +53,7 @@ void keep_equal_parts(std::map<Owner, std::vector<Item>>& owned, std::uint64_t m
     for (const Item& item : items) sum += amount(item);
   std::priority_queue<std::pair<std::uint64_t, std::vector<Item>*>> owners;
   for (auto& [owner, items] : owned) {
-    std::uint64_t stays = 0;  // has lapsed, and cannot go
+    std::uint64_t stays = 0;  // lapsed, but cannot go
     while (sum > most && !items.empty() && lapsed(items.back())) {
       const Item item = items.back();
       items.pop_back();
@@ -71,7 +72,7 @@ void keep_equal_parts(std::map<Owner, std::vector<Item>>& owned, std::uint64_t m
   while (sum > most && !owners.empty() && owners.top().first > equal) {
     auto [part, items] = owners.top();
     owners.pop();
-    if (items->empty()) continue;  // all that can go has gone
+    if (items->empty()) continue;  // all items that can go have gone
     const Item item = items->back();
     items->pop_back();
     const std::uint64_t bytes = amount(item);

@@ -58,7 +58,7 @@ bool write_beside(const fs::path& path, const std::string& text, fs::path& tempo
   return false;
 }
 
-// Whoever is first to link a file to the name makes it for all.
+// The first process to link a file to the name makes it for all.
 std::string salt_of(const fs::path& folder) {
   if (folder.empty()) return random_bytes(kSaltBytes);
   const fs::path path = folder / kSaltFile;
@@ -70,8 +70,8 @@ std::string salt_of(const fs::path& folder) {
   fs::path temporary;
   salt = random_bytes(kSaltBytes);
   if (!write_beside(path, salt, temporary)) return salt;
-  // Salts are linked when they are whole: what is there first, and then is of another size, is damaged. A folder with
-  // something in it stays: the salt is then this process's own.
+  // Salts are linked when they are complete: an existing one of another size is damaged. If a folder that is not empty
+  // has its name, the folder stays, and the salt is this process's own.
   if (fs::exists(fs::symlink_status(path, error)) && contents(path, kSaltBytes).size() != kSaltBytes)
     fs::remove(path, error);
   fs::create_hard_link(temporary, path, error);
@@ -80,7 +80,7 @@ std::string salt_of(const fs::path& folder) {
   return agreed.size() == kSaltBytes ? agreed : salt;
 }
 
-// Sizes go before texts: no two lists of texts are the same bytes.
+// Sizes precede texts, so that no two lists of texts are the same bytes.
 SaltedDigest salted_digest(const std::string& salt, char what, std::initializer_list<std::string_view> texts) {
   std::string bytes = salt + what;
   for (const std::string_view text : texts) {

@@ -1,4 +1,4 @@
-// Records as bytes of a file.
+// The encoding of records as bytes of a file.
 #pragma once
 
 #include <algorithm>

@@ -29,15 +29,15 @@ constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kHeadBytes = 8 + 16 + 8 + 16 + 16 + 8;
 constexpr std::chrono::minutes kLook{1};
 
-/// What a file takes of the disk, in blocks; 0: there is none.
+/// The disk space of a file, in blocks; 0 if there is none.
 std::uint64_t bytes_on_disk(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return 0;
-  constexpr std::uint64_t kBlock = 512;  // stat(2)
+  constexpr std::uint64_t kBlock = 512;  // the block of stat(2)
   return std::max(static_cast<std::uint64_t>(status.st_size), static_cast<std::uint64_t>(status.st_blocks) * kBlock);
 }
 
-/// The digest that a file's name, without its ending, stands for.
+/// Reads the digest from a file's name, without its ending.
 std::optional<std::array<unsigned char, 16>> digest_in(const std::string& name) {
   std::array<unsigned char, 16> digest{};
   bool good = name.size() == 2 * digest.size();
@@ -154,7 +154,7 @@ ScanStore::Added ScanStore::add(const RecordKey& key, Kept kept, const std::stri
   return keep(head, std::move(kept), written);
 }
 
-/// Puts a record into the index, and the file that was written of it to its place; none: it may be there already.
+/// Puts a record into the index, and its new file in place; without a file, it may be there already.
 ScanStore::Added ScanStore::keep(const Head& head, Kept kept, const fs::path& written) {
   if (!budget_->make_room(kept.bytes)) kept.record = nullptr;
   const std::scoped_lock lock(mutex_);
@@ -180,7 +180,7 @@ void ScanStore::forget(Entry& entry) {
   if (entry.disk > 0) forget_file(entry);
 }
 
-/// Forgets what is too old, and what is beyond the bounds. With mutex_ held, as those below.
+/// Forgets records that are too old or beyond the bounds. Requires mutex_; so do the functions below.
 void ScanStore::trim() {
   for (Entry& entry : entries_)
     if (too_old(entry.head.made_unix_s)) forget(entry);
@@ -195,7 +195,7 @@ void ScanStore::trim() {
   clean();
 }
 
-/// Forgets until there is at most `most`, each time of the client that has most.
+/// Forgets records until there is at most `most`, each time one of the client that has most.
 void ScanStore::trim(std::uint64_t most, std::uint64_t (*amount)(const Entry&), void (ScanStore::*give_up)(Entry&)) {
   std::uint64_t sum = 0;
   for (const Entry& entry : entries_) sum += amount(entry);
@@ -213,7 +213,7 @@ void ScanStore::trim(std::uint64_t most, std::uint64_t (*amount)(const Entry&), 
       });
 }
 
-/// Takes entries out of the index that are neither in memory nor on the disk, and pays for those that are.
+/// Removes entries from the index that are neither in memory nor on the disk, and pays for the others.
 void ScanStore::clean() {
   std::erase_if(entries_, [](const Entry& entry) { return !entry.kept.record && entry.disk == 0; });
   std::uint64_t bytes = 0;
@@ -221,21 +221,21 @@ void ScanStore::clean() {
   share_.set(bytes);
 }
 
-/// Brings the index up to what the folder holds, where nobody has for a minute, or `if_changed` where files have come
-/// or gone since: other programs may have changed it.
+/// Updates the index from the folder, if nobody has for a minute, or with `if_changed` if files have come or gone
+/// since: other programs may have changed it.
 void ScanStore::look_at_folder(bool if_changed) {
   if (folder_.empty()) return;
   std::unique_lock looking(look_mutex_, std::defer_lock);
   if (if_changed)
     looking.lock();
   else if (!looking.try_lock())
-    return;  // somebody looks
+    return;  // another thread looks
   const auto now = std::chrono::steady_clock::now();
   std::error_code error;
   const fs::file_time_type changed = fs::last_write_time(folder_, error);
   if (looked_ && now - *looked_ < kLook && !(if_changed && changed != changed_)) return;
   looked_ = now;
-  // What comes within a tick of the file system's clock leaves the time as it is.
+  // A change within a tick of the file system's clock does not change the time.
   constexpr auto kTick = std::chrono::milliseconds(20);
   changed_ = fs::file_time_type::clock::now() - changed > kTick ? changed : fs::file_time_type::min();
   const std::uint64_t since = budget_->now();
@@ -321,7 +321,7 @@ std::pair<ScanStore::Head, ScanStore::Kept> ScanStore::read(const Digest& digest
   return {*head, std::move(kept)};
 }
 
-/// Writes a record beside its place; nothing where that is not possible.
+/// Writes a record beside its place; returns an empty path where that is not possible.
 fs::path ScanStore::write(const Head& head, const std::string& payload) const {
   if (folder_.empty() || payload.size() > kMostFileBytes) return {};
   std::string rest;
@@ -337,7 +337,7 @@ fs::path ScanStore::write(const Head& head, const std::string& payload) const {
   return text.size() <= most_bytes_ && write_beside(file(head.digest), text, temporary) ? temporary : fs::path();
 }
 
-/// What is in memory and in no file stays, however much memory others want.
+/// Records without a file stay, however much memory others need.
 std::optional<std::uint64_t> ScanStore::unused_since() const {
   const std::scoped_lock lock(mutex_);
   std::optional<std::uint64_t> since;
