@@ -98,7 +98,7 @@ struct RawBatch {
 
 /// Some readouts of one frame and one kind, all of one shape.
 struct Readouts {
-  std::shared_ptr<const Frame> frame;  ///< of imaging readouts; null for other kinds
+  std::shared_ptr<const Frame> frame;  ///< frame of imaging readouts; null for other kinds
   protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
   bool first = false;  ///< the frame's first batch
   bool last = false;   ///< no later readout belongs to this frame (the batch may be empty)

@@ -42,7 +42,7 @@ class PutBack {
  private:
   struct Kept {
     std::vector<Readouts> readouts;
-    std::uint64_t bytes = 0;  // of heads
+    std::uint64_t bytes = 0;  // memory of heads
   };
   void forget(std::map<FrameKey, Kept>::iterator kept);
 

@@ -47,7 +47,7 @@ Array<cfloat> rows_on_grid(Context& context, const Weights& weights, DeviceView<
     e = samples;
   }
   Array<cfloat> grid = context.zeros<cfloat>({coils, planes * lines, width});
-  std::vector<std::int32_t> to;  // as if they were of one coil
+  std::vector<std::int32_t> to;  // rows as if they were of one coil
   to.reserve(static_cast<std::size_t>(coils * count));
   for (std::int64_t c = 0; c < coils; ++c)
     for (const std::int32_t row : weights.rows.rows) to.push_back(static_cast<std::int32_t>(c * planes * lines) + row);

@@ -69,7 +69,7 @@ class AutomaticFrames {
   std::map<std::uint16_t, References> references_;  // by encoding
   std::deque<Closed> closed_incomplete_;            // most recent last, bounded
   std::map<std::uint16_t, std::uint16_t> newest_;   // latest repetition so far, by encoding
-  FrameKey last_;                                   // of the previous readout
+  FrameKey last_;                                   // key of the previous readout
   std::uint64_t late_ = 0;
 };
 

@@ -25,7 +25,7 @@ struct PhaseOptions {
 struct OddEvenPhase {
   std::vector<double> phases;  ///< [coil, x], or [1, x] for all coils: excess phase of reversed lines [rad]
   numerics::LinearPhase linear;
-  double ghost_before = 0, ghost_after = 0;  ///< of the navigators, relative to the object
+  double ghost_before = 0, ghost_after = 0;  ///< ghost of the navigators, relative to the object
 };
 
 /// The navigators of a slice, shot by shot. Lines are profiles along x.
@@ -57,7 +57,7 @@ class EchoTrain {
 
   numerics::Navigators set_;
   std::array<numerics::Navigators, 2> first_;  // by excitation
-  std::vector<std::uint16_t> counters_;        // of the set
+  std::vector<std::uint16_t> counters_;        // counters of the set
   bool changed_ = false, used_ = false;
   double offset_ = 0, drift_ = 0;  // phase at the middle of the set, and per echo
   std::int64_t next_line_ = 0;

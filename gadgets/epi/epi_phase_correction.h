@@ -75,7 +75,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     std::optional<numerics::LinearPhase> found;  // in the slice's own first frame, in addition to the phase
     bool without = false;                        // there was no phase then
     numerics::ProfilePhases factors;             // [2, coil or 1, x]: for lines that run forward, for reversed ones
-    std::int64_t coils = 0;                      // of the lines that they were made for
+    std::int64_t coils = 0;                      // number in the lines that they were made for
     std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // state whose phase they are made of, and its number
     std::int64_t lines = 0, reversed = 0;                        // lines of the image since navigators or a frame's end
     bool references = false;                                     // some of these are references

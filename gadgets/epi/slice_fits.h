@@ -72,8 +72,8 @@ class SliceFits {
 
   Scan* scan_;
   const numerics::SliceGrappaOptions options_;
-  numerics::Context own_;                        // of the caller, on the CPU
-  std::unique_ptr<numerics::Context> aside_;     // of the thread
+  numerics::Context own_;                        // context of the caller, on the CPU
+  std::unique_ptr<numerics::Context> aside_;     // context of the thread
   std::map<Key, std::shared_ptr<Job>> jobs_;     // jobs that were not asked for yet
   std::unique_ptr<numerics::MemoryShare> paid_;  // for their weights
   bool started_ = false;

@@ -60,7 +60,7 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
  private:
   struct Space {
     std::int64_t factor = 1, groups = 1;  // slices at once, and number of such sets
-    std::int64_t step = 1;                // of acquired lines
+    std::int64_t step = 1;                // distance of acquired lines
     double centre = 0;                    // line of the centre of k-space
     double delta_kz = 0;
     std::vector<double> spacing_mm;

@@ -10,7 +10,7 @@ namespace {
 
 /// Axis a of [z, y, x] of a block.
 struct Axis {
-  std::int64_t extent;  // of the block
+  std::int64_t extent;  // extent of the block
   std::int64_t before;  // samples below the centre
   bool whole;           // the block has all samples of the matrix
 

@@ -44,7 +44,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
     std::set<std::uint16_t> contrasts;          // seen so far
     std::vector<Draft> drafts;                  // waiting for the other contrasts
     RegularizerPtr edges;                       // set once the reference is known
-    std::vector<Array<cfloat>> images() const;  // of the drafts
+    std::vector<Array<cfloat>> images() const;  // images of the drafts
   };
 
   void solve_waiting(const Emit<CoilImages>& emit);

@@ -35,7 +35,7 @@ class Regularised final : public Gadget<NormalEquations, CoilImages> {
   struct Found {
     numerics::ProximalResult result;
     double lambda;
-    const char* noise;  ///< how well the noise was matched; null: not asked for
+    const char* noise;  ///< match of the noise; null: not asked for
   };
 
   void solve(Frames frames, const Emit<CoilImages>& emit);
@@ -48,7 +48,7 @@ class Regularised final : public Gadget<NormalEquations, CoilImages> {
 
   Options options_;
   Scan* scan_ = nullptr;
-  std::map<FrameKey, Frames> waiting_;  // of each series, fewer than options_.frames
+  std::map<FrameKey, Frames> waiting_;  // frames of each series, fewer than options_.frames
 };
 
 }  // namespace echotrain

@@ -122,7 +122,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   struct Group {
     Group(const FrameKey& of, const Pays& pays) : key(of), phases(pays), kept(pays) {}
     FrameKey key;
-    std::map<std::string, std::string> notes;  // of the frames that its readouts came in
+    std::map<std::string, std::string> notes;  // notes of the frames that its readouts came in
     PaidMap<std::int64_t, Phase> phases;       // phases with their own or borrowed readouts
     PaidMap<Line, PaidVector<Readout>> kept;   // readouts of each line, for the phases that lack it
     std::int64_t pending = 0;                  // readouts whose interval is not known yet
@@ -156,10 +156,10 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   Scan* scan_ = nullptr;
   std::optional<Heartbeats> beats_;
   std::optional<StampCheck> stamps_;        // with `beats: stamps`
-  std::optional<DayClock> clock_;           // of readouts and waveforms
+  std::optional<DayClock> clock_;           // clock of readouts and waveforms
   std::optional<BreathingGate> breathing_;  // with `respiratory: navigator`
-  std::vector<bool> regular_;               // of each interval between triggers
-  double sum_ms_ = 0;                       // of the regular ones
+  std::vector<bool> regular_;               // true for regular intervals between triggers
+  double sum_ms_ = 0;                       // sum of the regular ones
   std::int64_t regular_count_ = 0;
   double first_regular_ms_ = 0;  // length of the first regular interval
   Pays pays_;

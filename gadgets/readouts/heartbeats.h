@@ -45,7 +45,7 @@ class Heartbeats {
   bool finish();
 
   const std::vector<double>& triggers() const { return triggers_; }  ///< [ms], ascending
-  std::uint64_t samples() const { return samples_; }                 ///< of the ECG so far
+  std::uint64_t samples() const { return samples_; }                 ///< number in the ECG so far
 
  private:
   struct Sample {
@@ -60,7 +60,7 @@ class Heartbeats {
 
   Options options_;
   std::vector<double> triggers_;
-  double last_since_ms_ = 0;  // of the last readout with a stamp
+  double last_since_ms_ = 0;  // value of the last readout with a stamp
   std::uint64_t samples_ = 0;
   double next_time_ms_ = 0;
   double sample_ms_ = 0;
@@ -70,7 +70,7 @@ class Heartbeats {
   std::vector<Sample> window_;
   std::size_t oldest_ = 0, since_threshold_ = 0;
   float baseline_ = 0, least_ = 0;
-  Sample peak_{0, 0};  // of the current run; its value is the distance from the baseline, 0 outside runs
+  Sample peak_{0, 0};  // peak of the current run; its value is the distance from the baseline, 0 outside runs
 };
 
 }  // namespace echotrain

@@ -23,8 +23,8 @@ constexpr std::int64_t kSideItems = 3;
 
 /// The memory of a waiting batch beside its data, which the context pays for, and of its answers.
 std::uint64_t bytes_of_waiting(const Readouts& readouts) {
-  constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // of breath, drift and
-                                                                                             // time
+  constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // bytes of breath, drift
+                                                                                             // and time
   return bytes_beside_data(readouts) + readouts.heads.size() * kAnswerBytes;
 }
 

@@ -76,7 +76,7 @@ class K0Navigator final : public Gadget<Readouts, Readouts> {
     std::vector<double> times_ms;
     bool navigated = false;                    // imaging or calibration that waits for answers
     std::vector<SelfNavigator::State> breath;  // for its first readouts, as far as known
-    std::vector<double> drift;                 // likewise [rad]
+    std::vector<double> drift;                 // drift likewise [rad]
   };
   /// A frame that is handed on.
   struct Open {

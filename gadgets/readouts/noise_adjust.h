@@ -70,7 +70,7 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   std::int64_t stored_unix_s_ = 0;     // time at which stored_ was measured
   bool looked_up_ = false;
   Array<cfloat> matrix_;        // [coil, coil]; made at the first readout to whiten after noise
-  double matrix_dwell_us_ = 0;  // of the readouts that it serves
+  double matrix_dwell_us_ = 0;  // dwell time of the readouts that it serves
 };
 
 }  // namespace echotrain

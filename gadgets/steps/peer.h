@@ -31,7 +31,7 @@ struct StepBytes {
 /// For the pipeline's thread. The destructor ends the other side, within 500 ms.
 class Peer {
  public:
-  static constexpr std::size_t kQueueBytes = std::size_t{16} << 20;  ///< of each direction
+  static constexpr std::size_t kQueueBytes = std::size_t{16} << 20;  ///< bound of each direction
 
   virtual ~Peer() = default;
   /// True if fewer than kQueueBytes wait to be sent.

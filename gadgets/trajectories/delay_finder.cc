@@ -97,7 +97,7 @@ numerics::Spokes DelayFinder::with_samples(Scan& scan, numerics::MemoryShare& pa
   std::erase_if(places, [&](const Place& p) {
     return p.spoke.end - p.spoke.begin != out.samples || p.batch->data.shape()[1] != all;
   });
-  std::vector<HostArray<cfloat>> samples;  // of the batches, [readout, channel, sample]
+  std::vector<HostArray<cfloat>> samples;  // samples of the batches, [readout, channel, sample]
   std::vector<std::pair<const Readouts*, std::size_t>> of_batch;
   for (const Place& p : places) {
     if (of_batch.empty() || of_batch.back().first != p.batch) {

@@ -62,7 +62,7 @@ class StoltMigration final : public Gadget<EchoSpectra, CoilImages> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<protocol::EncodingSpace> recon_;  // per encoding
-  Setting setting_;                             // of the remaps
+  Setting setting_;                             // setting of the remaps
   std::map<EchoGeometry::Wave, Remap> remaps_;
 };
 

@@ -14,7 +14,7 @@ namespace echotrain {
 /// enqueued by this thread and runs later: these times hold the enqueuing only.
 struct FrameTimes {
   std::uint64_t number = 0;  ///< counts from 1
-  std::uint64_t images = 0;  ///< that left at its end, with one push
+  std::uint64_t images = 0;  ///< number of images that left at its end, with one push
   std::vector<double> ms;    ///< by GadgetClock::names()
   double whole_ms = 0;       ///< sum of all of these
 };

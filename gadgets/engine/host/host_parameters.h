@@ -14,7 +14,7 @@ namespace echotrain {
 /// The host's value for one parameter.
 struct HostValue {
   std::string id;
-  std::string text;    ///< of a JSON text, number, true or false
+  std::string text;    ///< content of a JSON text, number, true or false
   bool simple = true;  ///< false for lists, maps and null, which no parameter of a gadget takes
 };
 

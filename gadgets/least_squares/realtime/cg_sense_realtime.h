@@ -83,7 +83,7 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   std::map<std::uint16_t, Workshop> workshops_;            // by encoding
   std::map<FrameKey, Place> places_;
   std::map<std::uint64_t, Open> open_;  // by frame
-  std::int64_t usual_samples_ = 0;      // of the previous frame
+  std::int64_t usual_samples_ = 0;      // number in the previous frame
 };
 
 }  // namespace echotrain

@@ -57,7 +57,7 @@ struct Lanes {
   const float* matrix;  ///< [triangle_size(coils), 2, width], of which the first kLanes are used
   std::int64_t width;
   std::int64_t coils;
-  int iterations;  ///< at most: fewer where vectors do not change any more
+  int iterations;  ///< upper bound: fewer where vectors do not change any more
   float crop;      ///< voxels with smaller eigenvalues need no vector; 0: all need one
   const cfloat* reference;
   float* x;           ///< [coils, 2, kLanes], the start; afterwards the eigenvectors of unit length, phases chosen

@@ -129,7 +129,7 @@ class SpareBlocks final : public Droppable {
   const std::uint64_t most_bytes_;
   mutable std::mutex mutex_;
   Blocks blocks_;
-  std::vector<Blocks::node_type> nodes_;  // of blocks that were taken: a steady stream allocates none
+  std::vector<Blocks::node_type> nodes_;  // nodes of blocks that were taken: a steady stream allocates none
   std::uint64_t bytes_ = 0;
   std::uint64_t period_ = 0;
 };

@@ -177,7 +177,7 @@ struct ThreadPool::Impl {
   std::vector<Helper*> asleep;  // in the order of falling asleep: the last is woken first
   std::vector<Job*> jobs;
   std::atomic<bool> crowded{false};  // there are several jobs
-  double least_helped = 0;           // of the caller or group helped last: the value that new ones start with
+  double least_helped = 0;           // value of the caller or group helped last, with which new ones start
   bool stopping = false;
   bool watched = false;  // one idle thread checks at intervals
   std::vector<std::thread> threads;

@@ -40,7 +40,7 @@ class KeepsCore {
 /// by the pool.
 struct Helped {
   double seconds = -1;
-  double least = 0;  ///< of a group: the time of its caller who was helped last
+  double least = 0;  ///< for a group: the time of its caller who was helped last
 };
 
 /// Thread-safe: several threads may ask for work at once. Threads are shared fairly: they help the caller whom they

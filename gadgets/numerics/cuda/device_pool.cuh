@@ -33,7 +33,7 @@ class DevicePool {
  private:
   struct Block {
     void* memory;
-    std::size_t size;  // as allocated: block_size() of the bytes asked for
+    std::size_t size;  // allocated size: block_size() of the bytes asked for
   };
   void* take_kept(std::size_t bytes);
 

@@ -8,7 +8,7 @@ namespace echotrain::numerics {
 
 std::shared_ptr<std::byte[]> ReceiveMemory::take() {
   if constexpr (ECHOTRAIN_HAS_CUDA != 0) {
-    constexpr std::uint64_t kShare = 8;  // at most one part in so many of a budget
+    constexpr std::uint64_t kShare = 8;  // takes at most 1 / kShare of a budget
     const std::scoped_lock lock(mutex_);
     if (tried_) return nullptr;
     tried_ = true;

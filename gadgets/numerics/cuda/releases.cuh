@@ -18,7 +18,7 @@ class Releases {
  public:
   struct Block {
     void* memory;
-    std::size_t bytes;  // as asked for
+    std::size_t bytes;  // size asked for
     bool host;          // true: pinned memory
   };
 

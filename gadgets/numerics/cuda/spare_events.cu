@@ -6,7 +6,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::size_t kMostSpareEvents = 64;  // of one device
+constexpr std::size_t kMostSpareEvents = 64;  // events of one device
 
 }  // namespace
 

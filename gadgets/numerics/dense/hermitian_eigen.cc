@@ -85,7 +85,7 @@ ECHOTRAIN_INLINE void update_and_multiply(const Reduction& r, std::int64_t first
     const bool two = j + 1 < n;
     const std::int64_t other = two ? j + 1 : j;
     const Planes<double> a = r.a->row(j), b = r.a->row(other);
-    const double keep = two ? 1 : 0;  // of the second column
+    const double keep = two ? 1 : 0;  // factor of the second column
     const double vr0 = v.re[j], vi0 = v.im[j], wr0 = w.re[j], wi0 = w.im[j], ur0 = u.re[j], ui0 = u.im[j];
     const double vr1 = v.re[other], vi1 = v.im[other], wr1 = w.re[other], wi1 = w.im[other];
     const double ur1 = keep * u.re[other], ui1 = keep * u.im[other];

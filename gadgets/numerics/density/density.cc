@@ -162,7 +162,7 @@ class Ramp {
       order.push_back(&arm);
     }
     std::stable_sort(order.begin(), order.end(), [](const Arm* a, const Arm* b) { return a->angle < b->angle; });
-    std::vector<std::size_t> groups;  // where each distinct angle begins
+    std::vector<std::size_t> groups;  // begin of each distinct angle
     for (std::size_t i = 0; i < order.size(); ++i)
       if (i == 0 || order[i]->angle - order[i - 1]->angle > kSame) groups.push_back(i);
     const std::size_t n = groups.size();

@@ -113,7 +113,7 @@ class Merger {
 
   const std::vector<PlanePoint>& points_;
   StopCheck check_stop_;
-  std::vector<std::int32_t> order_;  // of the points, square after square
+  std::vector<std::int32_t> order_;  // order of the points, square after square
   std::vector<Square> squares_;
 };
 

@@ -52,7 +52,7 @@ void GhostSearch::transform(ThreadPool& threads) {
   const auto pixels = static_cast<std::size_t>(rows_ * points_);
   power_.assign(pixels, 0);
   product_.assign(pixels, 0);
-  std::vector<double> re, im;  // of roots of 1
+  std::vector<double> re, im;  // parts of roots of 1
   for (std::int64_t m = 0; m < rows_; ++m) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(m) / static_cast<double>(rows_);
     re.push_back(std::cos(angle));

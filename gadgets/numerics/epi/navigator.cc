@@ -160,7 +160,7 @@ std::vector<double> pointwise_phase(const std::vector<cdouble>& products, const 
 }
 
 double ghost_level(const std::vector<cdouble>& products, const std::vector<double>& phases) {
-  constexpr double kMost = 10;  // of one point: where the phase is off by pi, all is ghost
+  constexpr double kMost = 10;  // bound of one point: where the phase is off by pi, all is ghost
   double ghost = 0, object = 0;
   for (std::size_t x = 0; x < products.size(); ++x) {
     const double rest = std::arg(products[x] * std::polar(1.0, -phases[x]));

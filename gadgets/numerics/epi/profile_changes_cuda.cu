@@ -16,7 +16,7 @@ __global__ void transform_phases_kernel(const float2* phases, std::int64_t n, st
   ECHOTRAIN_GRID_STRIDE(i, size) {
     const std::int64_t d = i % n;
     const float2* row = phases + (i - d);
-    std::int64_t turns = n / 2 * d % n;  // of n, at x = 0
+    std::int64_t turns = n / 2 * d % n;  // n-ths of a turn, at x = 0
     double re = 0, im = 0;
     for (std::int64_t x = 0; x < n; ++x) {
       float s, c;

@@ -9,7 +9,7 @@ namespace echotrain::numerics {
 /// A readout gradient and the times of its samples. Times are us from the beginning of its ramp.
 struct Trapezoid {
   double ramp_up = 0, flat = 0, ramp_down = 0;
-  double delay = 0;  ///< when the first sample's dwell time begins
+  double delay = 0;  ///< begin of the first sample's dwell time
   double dwell = 0;  ///< dwell time of a sample, which lies in the middle of it
   std::int64_t samples = 0;
 };

@@ -331,7 +331,7 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
   const cudaStream_t stream = stream_of(context);
   const DirectTiles tiles = direct_tiles(context, grid);
   const bool exact = grid.precision == Precision::exact, on_hopper = hopper(context);
-  const std::int64_t bytes = tiles.blocks * right_bytes(exact, tiles.rows);  // of a step
+  const std::int64_t bytes = tiles.blocks * right_bytes(exact, tiles.rows);  // bytes of a step
   const std::int64_t chunk =
       std::clamp(kMostBytes / (bytes * kStepsOfGroup) * kDirectGroup, kDirectGroup, kMostSamples);
   const std::int64_t capacity = up_to_multiple(std::min(n, chunk), kDirectGroup) / kStep;

@@ -18,7 +18,7 @@ struct DirectTiles {
   std::int64_t blocks = 1;                   ///< blocks of rows
   std::int64_t y0 = 0, z0 = 0, per_row = 1;  ///< the columns' first position; groups of a row along y
   std::int64_t groups = 1, tiles = 1;        ///< groups and tiles of columns
-  std::int64_t floats() const { return blocks * tiles * kGroups * kGroupColumns * 2 * rows; }  ///< of one coil's sums
+  std::int64_t floats() const { return blocks * tiles * kGroups * kGroupColumns * 2 * rows; }  ///< sums of one coil
 };
 
 DirectTiles direct_tiles(Context& context, const DirectGrid& grid);

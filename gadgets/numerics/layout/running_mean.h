@@ -50,7 +50,7 @@ struct FrameLikeness {
     if (side < 0) in_a_row = in_a_row < 0 ? in_a_row - 1 : -1;
     if (finite && (taken < 2 || in_a_row > 1 || in_a_row <= -kSmallerPatience)) {
       if (usual > 0) forget = 1;
-      if (usual > 0 && taken < 2) ++unlike;  // which of the two was the outlier is unknown
+      if (usual > 0 && taken < 2) ++unlike;  // either may have been the outlier
       usual = power;
       share = 1;
       in_a_row = 0;

@@ -129,10 +129,10 @@ struct Nlinv::State {
   const NlinvOptions options;
   const Shape extents;
   const std::int64_t slices;
-  NlinvProblem problem;  // of one slice
+  NlinvProblem problem;  // problem of one slice
   std::vector<int> inner;
   bool begun = false;                              ///< a frame was solved
-  double factor = 0;                               ///< of the data
+  double factor = 0;                               ///< scale of the data
   Array<cfloat> x, reference, r, p, q, s, d;       // [unknowns], slice after slice
   Array<cfloat> right, coils, product, convolved;  // [slice, coil, y, x]; right: in the unit of the unknowns
   Array<double> products, powers[3], inners;       // partial sums; inners: the residual's products

@@ -38,7 +38,7 @@ struct Staging {
   static constexpr int kX = bin_edge(2, Dims, Width) + Width - 1;              // the extent of a bin's footprints
   static constexpr int kY = bin_edge(1, Dims, Width) + Width - 1;
   static constexpr int kOuter = bin_edge(kOuterAxis, Dims, Width) + Width - 1;
-  static constexpr int kEnd = bin_edge(2, Dims, Width) - kBox;  // where a bin's last box begins
+  static constexpr int kEnd = bin_edge(2, Dims, Width) - kBox;  // begin of a bin's last box
   static constexpr int kUnitsX =                                // points of units behind these have weight 0
       std::min((kEnd + kSpan) / kUnitX, (kX + 3) / 4 * 4 / kUnitX);
   static constexpr int kUnitsY = kPlanes ? (bin_edge(1, Dims, Width) - kBox + kSpanY) / kUnitY : 1;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void stage_bin(const Tiling& t, const BinPiece& piece
   }
   const int ux = unit % S::kUnitsX, uy = unit / S::kUnitsX;
   const int px = ux * S::kUnitX + (S::kUnitY == 1 ? 2 * half : 0);
-  const int py = uy * S::kUnitY + (S::kUnitY == 2 ? half : 0);  // of 3D
+  const int py = uy * S::kUnitY + (S::kUnitY == 2 ? half : 0);  // y in 3D
   // An axis of the grid has an even number of points, and a bin begins at an even one.
   const float2* const from =
       grid + coil * grid_size + wrapped(piece.origin[2] + px, t.grid[2]) +

@@ -23,7 +23,7 @@ struct GrappaOptions {
 /// target - sources[source] at x + dx - kernel_x / 2.
 struct GrappaKernel {
   std::vector<RowStep> sources;
-  std::int64_t first = 0;  ///< of its weights in GrappaKernels::weights
+  std::int64_t first = 0;  ///< index of its first weight in GrappaKernels::weights
 };
 
 /// The kernels of a frame with given rows.

@@ -42,7 +42,7 @@ struct KernelRows {
   std::vector<RowStep> targets;
   std::int64_t kernel_x = 1;
 
-  std::int64_t elements() const { return static_cast<std::int64_t>(sources.size()) * kernel_x; }  ///< of a coil
+  std::int64_t elements() const { return static_cast<std::int64_t>(sources.size()) * kernel_x; }  ///< elements per coil
   /// The least and the greatest of all rows on each axis.
   std::array<RowStep, 2> span() const;
 };

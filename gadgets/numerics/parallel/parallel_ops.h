@@ -31,7 +31,7 @@ struct KernelGroup {
 struct KernelFit {
   DeviceView<const cfloat> calibration;  ///< [coil, z, y, x]
   std::vector<KernelGroup> groups;
-  std::vector<std::int64_t> first;  ///< of each kernel: its first weight in `weights`
+  std::vector<std::int64_t> first;  ///< for each kernel: its first weight in `weights`
   DeviceView<cfloat> weights;
 
   std::int64_t coils() const { return calibration.shape()[0]; }

@@ -13,7 +13,7 @@ namespace echotrain::numerics {
 struct FixedCgState {
   double power;       ///< |r|^2
   double step;        ///< alpha of the previous step
-  float alpha, beta;  ///< of this step; 0 once stopped
+  float alpha, beta;  ///< factors of this step; 0 once stopped
   std::int32_t count, stopped, failed;
   std::int32_t previous;  ///< nonzero: there is a previous frame's image to draw this one to
 

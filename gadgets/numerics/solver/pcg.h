@@ -26,7 +26,7 @@ struct PcgOptions {
   double tolerance = 1e-4;  ///< the tolerance of |r| / |b|; rounding leaves about 1e-6
   Preconditioner preconditioner = Preconditioner::none;
   double lambda = 0;              ///< relative to A's largest eigenvalue
-  double largest_eigenvalue = 0;  ///< of A; 0: largest_eigenvalue() computes it where lambda needs it
+  double largest_eigenvalue = 0;  ///< A's; 0: largest_eigenvalue() computes it where lambda needs it
   bool from_zero = false;         ///< the start is 0, whatever x holds, which saves A's first application
 };
 
@@ -62,7 +62,7 @@ double largest_eigenvalue(Context& context, const LinearOperator& a, int steps =
 
 struct DiscrepancyOptions {
   double smallest = 1e-6, largest = 1;  ///< range of the search for lambda, relative to the largest eigenvalue
-  double accuracy = 0.02;               ///< of |F x - d|^2, relative to its target
+  double accuracy = 0.02;               ///< accuracy of |F x - d|^2, relative to its target
   int solves = 12;                      ///< the most solves
 };
 struct DiscrepancyResult {

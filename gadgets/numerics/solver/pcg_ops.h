@@ -17,7 +17,7 @@ struct PcgState {
 
   double b_power;     ///< |b|^2
   double rz;          ///< <r, z>
-  float alpha, beta;  ///< of the step; 0 once stopped
+  float alpha, beta;  ///< factors of the step; 0 once stopped
   std::int32_t status;
   std::int32_t moving;  ///< nonzero: this step changes x and r
   std::int32_t count;   ///< residuals so far

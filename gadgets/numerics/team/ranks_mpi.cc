@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kFailed = 1;                           // tag of a message whose sender has failed; its text says why
 constexpr std::size_t kMostBytes = 1 << 30;          // MPI counts by int
-constexpr std::size_t kMostFloats = kMostBytes / 4;  // of one exchange
+constexpr std::size_t kMostFloats = kMostBytes / 4;  // floats of one exchange
 
 void check(int status, const char* what) {
   if (status == MPI_SUCCESS) return;

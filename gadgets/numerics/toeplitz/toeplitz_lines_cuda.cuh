@@ -257,7 +257,7 @@ int coils_side_by_side(const LinePass& p) {
 
 // --- columns: lines side by side
 
-constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
+constexpr int kColumns = 16;  // columns of a block, side by side: 128 bytes
 template <int M>
 constexpr int kColumnsAround = M > 128 ? 16 : 32;  // as many as shared memory has room for
 

@@ -280,7 +280,7 @@ __device__ double block_sum(double value, int thread) {
   static_assert(Threads % 32 == 0);
   __shared__ double of_warps[Threads / 32];
   for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(~0u, value, apart);
-  __syncthreads();  // of the previous call
+  __syncthreads();  // the previous call is done with the memory
   if (thread % 32 == 0) of_warps[thread / 32] = value;
   __syncthreads();
   value = 0;

@@ -77,7 +77,7 @@ class CrossCorrelation {
   struct Row {
     std::array<double, 3> of{};
     double shift = 0;
-    double difference = 0, power = 0;  // of its magnitudes from the predicted ones, and their own
+    double difference = 0, power = 0;  // difference of its magnitudes from the predicted ones, and their own power
   };
   std::optional<Row> row(std::int64_t i, const GradientDelays& delays) {
     const Opposing opposing = opposing_of(i);

@@ -96,7 +96,7 @@ class RingStep {
     double common_power = 0;
     for (std::size_t c = 0; c < a_.size(); ++c) common_power += std::norm(a_[c] + turn * b_[c]);
     const double root = std::sqrt(common_power);
-    std::array<double, 4> along{};  // of the three derivatives and of the difference
+    std::array<double, 4> along{};  // parts of the three derivatives and of the difference
     const auto columns = [&](std::size_t c) {
       std::array<cdouble, 4> out;
       for (std::size_t k = 0; k < 3; ++k) out[k] = by[k][0] * slope_a_[c] - by[k][1] * turn * slope_b_[c];

@@ -32,7 +32,7 @@ class ImageEntrance {
   std::array<float, 3> field_of_view(const protocol::ImageHeader& head);
 
   Scan* scan_ = nullptr;
-  std::optional<std::array<float, 3>> header_fov_mm_;  // where the header has one encoding
+  std::optional<std::array<float, 3>> header_fov_mm_;  // set if the header has one encoding
   std::optional<std::array<float, 6>> acquired_;
   std::map<std::pair<std::uint16_t, std::uint16_t>, std::uint16_t> series_;  // by image_series_index and image_type
   std::uint64_t frames_ = 0;

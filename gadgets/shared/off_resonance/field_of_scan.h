@@ -57,7 +57,7 @@ class FieldOfScan {
     std::shared_ptr<const numerics::OffResonance> made;
   };
   struct Window {
-    SampleTiming timing;  // of all its readouts
+    SampleTiming timing;  // timing of all its readouts
     std::shared_ptr<const numerics::OffResonance> made;
   };
   std::vector<double> times_of(const SampleTiming& timing) const;

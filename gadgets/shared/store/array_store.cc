@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'E', 'C', 'H', 'O', 'A', 'R', 'R', '1'};
 constexpr const char *kSuffix = ".array", *kUse = ".use";
-constexpr std::ptrdiff_t kMostClients = 64;  // of an array
+constexpr std::ptrdiff_t kMostClients = 64;  // users of an array
 constexpr auto kStale = std::chrono::hours(1);
 
 struct Head {

@@ -78,7 +78,7 @@ class ScanStore : private numerics::Droppable {
   using Digest = std::array<unsigned char, 16>;
   /// The facts of a record in the index and in a file's head.
   struct Head {
-    Digest digest, client, scan;  // of the key; of its client; of its owner and measurement ID
+    Digest digest, client, scan;  // digests of the key; of its client; of its owner and measurement ID
     std::int64_t made_unix_s;
   };
   struct Entry {
