@@ -108,7 +108,8 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
                         trajectories_[encoding] == protocol::Trajectory::epi;
   if (kind != ReadoutKind::noise && !calibration && !corrects)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
-  // Noise stays on the host, where its statistics are summed in float64. A gadget that drops calibration says so.
+  // Noise stays on the host, where its statistics are summed in float64. A gadget that drops calibration tells the
+  // client.
   Readouts readouts = make_batch(scan_->compute, run, calibration);
   readouts.kind = kind;
   emit(std::move(readouts));

@@ -1,4 +1,4 @@
-// EpiPhaseCorrection turns lines of EPI into lines of an ordinary Cartesian scan: ghost correction.
+// EpiPhaseCorrection turns lines of EPI into lines of an ordinary Cartesian scan (Nyquist ghost correction).
 #pragma once
 
 #include <cstdint>

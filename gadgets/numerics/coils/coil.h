@@ -7,7 +7,7 @@
 
 namespace echotrain::numerics {
 
-/// to[0, v] = sqrt(sum_c |from[c, v]|^2), imaginary part 0. from: [coil, ...]; to: [1, ...].
+/// Root sum of squares: to[0, v] = sqrt(sum_c |from[c, v]|^2), imaginary part 0. from: [coil, ...]; to: [1, ...].
 /// Source: Roemer et al., "The NMR phased array", MRM 16, 1990.
 void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to);
 
@@ -21,7 +21,7 @@ class NoiseCovariance {
   void add(HostView<const cfloat> noise);  ///< [coil, sample]
   std::int64_t samples() const { return samples_; }
   int coils() const { return coils_; }
-  /// C = sum n n^H / (samples - 1), row-major [coil, coil].
+  /// The noise covariance C = sum n n^H / (samples - 1), row-major [coil, coil].
   std::vector<cdouble> covariance() const;
 
  private:

@@ -100,7 +100,7 @@ void* PinnedMemory::small_block(std::size_t size) {
   if (cudaHostAlloc(&slab, PinnedSlabs::kSlabBytes, cudaHostAllocPortable) != cudaSuccess) {
     cudaGetLastError();
     budget_->give(PinnedSlabs::kSlabBytes);
-    return nullptr;  // a block of its own may still be had, after others have been dropped
+    return nullptr;  // a block of its own may still be available, after others have been dropped
   }
   const std::lock_guard lock(mutex_);
   try {

@@ -1,4 +1,4 @@
-// Referenceless ghost correction: finds the odd/even phase that leaves the least ghost in the image itself.
+// Referenceless Nyquist ghost correction: finds the odd/even phase that leaves the least ghost in the image itself.
 #pragma once
 
 #include <cstdint>

@@ -72,9 +72,9 @@ class DirectAdjoint {
 void direct_adjoint_at(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
                        HostView<const double> voxels, VoxelBasis basis, DeviceView<cfloat> out);
 
-/// F^H W F as a convolution: q[l] = sum_s w_s b(k_s)^2 exp(+2 pi i k_s . l) for the lags l = -n+1 .. n-1 of each axis;
-/// lags -n are 0. weights: [n] or empty (all 1). q: [2n...] in FFT order (lag 0 first), Hermitian: half of it is
-/// computed. Its error is that of DirectAdjoint.
+/// The point spread function q, whose convolution is F^H W F: q[l] = sum_s w_s b(k_s)^2 exp(+2 pi i k_s . l) for the
+/// lags l = -n+1 .. n-1 of each axis; lags -n are 0. weights: [n] or empty (all 1). q: [2n...] in FFT order (lag 0
+/// first), Hermitian: half of it is computed. Its error is that of DirectAdjoint.
 void point_spread(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                   const Shape& image, VoxelBasis basis, DeviceView<cfloat> q, Precision precision = Precision::exact);
 

@@ -14,7 +14,7 @@ struct LineGeometry {
 };
 
 /// half[coil, row, x] = transform along x of readouts[i, coil, placed samples], row = rows[i] = z * encoded y + y; with
-/// repeated[i] it is added to what is there. Readouts with rows[i] < 0 are left out, and no row comes twice. readouts:
+/// repeated[i] it is added to the row. Readouts with rows[i] < 0 are left out, and no row comes twice. readouts:
 /// [readout, coil, sample]; rows, repeated: [readout]; half: [coil, encoded z * y, image x]. Throws
 /// std::invalid_argument for shapes that do not fit, and on CUDA.
 void transform_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> readouts,

@@ -27,7 +27,7 @@ Side points_of(const NlinvAxis& axis) { return {axis.points, axis.half()}; }
 Side waves_of(const NlinvAxis& axis) { return {axis.waves(), axis.most}; }
 
 /// to[s] = sum_r exp(sign i angle(r, s)) from[r] for rows of `width` floats, complex numbers. cosine, sine: [s >= 0, r
-/// >= 0], `stride` a row. Rows r and -r share their cosine, and their sine but for its sign. fold: working space of
+/// >= 0], `stride` a row. Rows r and -r share their cosine, and their sine apart from its sign. fold: working space of
 /// twice (from.half + 1) rows.
 template <int kVectorBytes>
 ECHOTRAIN_INLINE void transform_rows_by(Side in, Side out, std::int64_t width, float sign, const float* cosine,

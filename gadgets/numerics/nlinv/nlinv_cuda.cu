@@ -43,11 +43,11 @@ struct Side {
   int rows, half;
 };
 
-/// to[s] = sum_r exp(sign i angle(r, s)) from[r], for columns of a coil; rows r and -r share their cosine and, but for
-/// its sign, their sine. Tables: [r >= 0, s >= 0], `stride` a row, filled up with zeros. Load: (coil, row, column);
-/// Store: (coil, row, column, value), which gives a part of the sum. Blocks: columns, numbers s, coils. A thread has
-/// two columns and kEach numbers s; a block has Lanes such columns, Groups such numbers, and Slices threads for each,
-/// which share the numbers r and add up at the end.
+/// to[s] = sum_r exp(sign i angle(r, s)) from[r], for columns of a coil; rows r and -r share their cosine and, apart
+/// from its sign, their sine. Tables: [r >= 0, s >= 0], `stride` a row, filled up with zeros. Load: (coil, row,
+/// column); Store: (coil, row, column, value), which gives a part of the sum. Blocks: columns, numbers s, coils. A
+/// thread has two columns and kEach numbers s; a block has Lanes such columns, Groups such numbers, and Slices threads
+/// for each, which share the numbers r and add up at the end.
 template <int Lanes, int Groups, int Slices, class Load, class Store>
 __global__ void __launch_bounds__(Lanes* Groups* Slices)
     transform_kernel(Side in, Side out, int columns, float sign, const float* cosine, const float* sine, int stride,

@@ -24,9 +24,9 @@ struct AroundApply {
   std::int32_t* arrived = nullptr;  ///< [batch], zero between operations
 };
 
-/// A Hermitian operator without negative eigenvalues (but for rounding) on images of one shape. Immutable, so that
-/// frames and sessions of the same backend can share it. Functions throw std::invalid_argument when shapes do not fit
-/// or the context is of another backend.
+/// A Hermitian operator without negative eigenvalues (up to rounding) on images of one shape. Immutable, so that frames
+/// and sessions of the same backend can share it. Functions throw std::invalid_argument when shapes do not fit or the
+/// context is of another backend.
 class NormalOperator {
  public:
   NormalOperator() = default;

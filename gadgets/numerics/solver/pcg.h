@@ -41,7 +41,7 @@ struct PcgResult {
 };
 
 /// Solves (A + lambda R) x = b for each item of a batch on its own: items have their own steps, an item that has
-/// converged stays as it is, and other items of the batch have no effect (CPU: to the bit; CUDA: up to rounding).
+/// converged keeps its value, and other items of the batch have no effect (CPU: to the bit; CUDA: up to rounding).
 /// `regularizer`: R, or nullptr. b, x: [batch, image...]; x: the start (zero, or the image of the previous frame),
 /// afterwards the solution.
 ///

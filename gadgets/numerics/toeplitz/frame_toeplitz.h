@@ -20,8 +20,8 @@ class FrameToeplitz {
   const Shape& image() const;
   const Shape& grid() const;  ///< extents of the transforms, at least 2n
 
-  /// The memory for q(r - r') of the next frame, which the caller fills: [grid...] in FFT order, 0 but for the lags -n
-  /// + 1 .. n - 1.
+  /// The memory for q(r - r') of the next frame, which the caller fills: [grid...] in FFT order, 0 except at the lags
+  /// -n + 1 .. n - 1.
   DeviceView<cfloat> lags();
   /// Makes the operator from lags(), which is working space afterwards. Its part that is not Hermitian is dropped.
   void take(Context& context);

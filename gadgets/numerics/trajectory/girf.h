@@ -30,8 +30,8 @@ const char* problem_of(const Girf& girf);
 /// from sample to sample, passes the axis' response G'(f) = H(f) G(f), and the differences add up again.
 ///
 /// The gradient before the first sample is known from the first two samples only: one that begins within a step of k =
-/// 0 (a spiral, a spoke from the centre) was 0, any other had lasted for `kSettle`. After the last sample it goes on as
-/// it was.
+/// 0 (a spiral, a spoke from the centre) was 0, any other had lasted for `kSettle`. After the last sample it continues
+/// unchanged.
 class GirfFilter {
  public:
   static constexpr double kSettle = 2e-3;  ///< [s]
