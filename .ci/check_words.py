@@ -10,7 +10,7 @@ headers   A header's first comment does not begin with What, Whose, Who, How, Wh
 docs      Pages tell no history, and name commits in captions only: lines in italics, such as those above tables.
 commits   Subjects of the commits since REV (default: since main left this branch, on main itself the newest one) have at
           most 72 characters and name no path of somebody's machine.
-History is: the hash of a commit, "before <hash>", "(was ...)", "(... before)", "another machine", "not kept". CHANGELOG.md
+History is: the hash of a commit, "before <hash>", "(was ...)", "(... before)", "another machine", in pages "not kept". CHANGELOG.md
 and sections called "Known gaps" or "Upgrading" may tell it.
 """
 
@@ -44,8 +44,8 @@ HISTORY = (
     (re.compile(r"\(was\b"), 'says "(was ...)": say what holds, not what did'),
     (re.compile(r"\([^()]*\bbefore\)"), 'says "(... before)": say what holds, not what did'),
     (re.compile(r"\banother machine\b"), 'says "another machine": name it, by processor, cores and date'),
-    (re.compile(r"\bnot kept\b"), 'says "not kept": say what there is; what was tried and dropped is for commits'),
 )
+DROPPED = (re.compile(r"\bnot kept\b"), 'says "not kept": say what there is; what was tried and dropped is for commits')
 CAPTION = re.compile(r"^\s*\*[^*\s].*\*\s*$")
 HEADING = re.compile(r"^(#{1,6})\s+(.*)")
 MAY_TELL = re.compile(r"known gaps|upgrading", re.I)
@@ -70,10 +70,10 @@ def comments(name, text):
     return found
 
 
-def history(line, text):
+def history(line, text, rules=HISTORY):
     """(line, what is wrong) of each word of history in a text that begins at that line; quoted words are spared."""
     text = re.sub(r'"[^"\n]*"', lambda it: "." * len(it[0]), text)
-    for pattern, wrong in HISTORY:
+    for pattern, wrong in rules:
         for at in pattern.finditer(re.sub(r"\s", " ", text)):
             yield line + text.count("\n", 0, at.start()), wrong
     text = re.sub(r"`[^`\n]*`", lambda it: it[0] if re.fullmatch(HEX, it[0][1:-1]) else "." * len(it[0]), text)
@@ -119,7 +119,7 @@ def check_page(text):
             words = COMMIT.sub(lambda it: "." * len(it[0]), words)
         elif words.lstrip().startswith("|"):
             words = "|".join(COMMIT.sub("", cell) if OF_ANOTHER_TREE.match(cell) else cell for cell in words.split("|"))
-        yield from history(line, words)
+        yield from history(line, words, (*HISTORY, DROPPED))
 
 
 def check_subject(subject):
@@ -184,8 +184,8 @@ def self_test():
         ("a.cc", '// 00100000 1a2b3c4d 5e6f7a8b, {"id": "1f03d28c"}, 20260131-8c1f03d2\n// as of 1a2b3c4d.\n', [2]),
         ("a.cc", "// Is not\nint a;  // kept, not\nint b;  // kept\n", []),
         ("a.cc", "int a;  // on it\n// Of b\nint b;\n", [2]),
-        ("a.py", '"""A page\nthat is not kept."""\na = "another machine"  # before 1a2b3c4d\n', [2, 3, 3]),
-        ("a.sh", "echo a#b \"# not kept\"  # not kept\n", [1]),
+        ("a.py", '"""A page\nthat is not kept."""\na = "another machine"  # before 1a2b3c4d\n', [3, 3]),
+        ("a.sh", "echo a#b \"# (was 1)\"  # (was 1)\n", [1]),
         ("a.js", "f(1);  // another machine\n", [1]),
         ("a.txt", "another machine\n", []),
         ("a.md", "*Of commit 1a2b3c4d.*\n\n| a/b, `c`, 1a2b3c4d | 2.0 |\n| 3 before 1a2b3c4d | (1 before) |\n", [4, 4, 4]),

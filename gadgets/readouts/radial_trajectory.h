@@ -29,7 +29,7 @@ namespace echotrain {
 /// centre-out spokes). So the encoded matrix may count readout oversampling or not, as long as its field of view goes
 /// with it. The echo is the part between discard_pre and discard_post; the line goes on beyond it.
 ///
-/// In a stack, put it after partition_fft, where it has a form for planes (or, with kspace_encode_step_1, before).
+/// In a stack, put it after partition_fft, where it has a form for planes (or, with kspace_encode_step_1, ahead of it).
 /// Throws ClientError for a header whose trajectory has no spokes, and for a linear order without a number of spokes.
 class RadialTrajectory final : public Gadget<Readouts, Readouts> {
  public:

@@ -62,7 +62,7 @@ class TrajectoryStore : private numerics::DroppableOfClients {
     mutable std::uint64_t used;  // when last, by the budget's clock
   };
   using Entries = std::list<Entry>;
-  // Of arrays, shares and nodes, the allocator adds to each.
+  // The allocator adds to each of arrays, shares and nodes.
   static constexpr std::uint64_t kBytesBeside = sizeof(Entry) + sizeof(KnownTrajectory) + sizeof(SamplePositions) + 256;
   static std::uint64_t bytes_of(const Entry& entry) {
     return entry.known->bytes() + entry.owner.size() + entry.client.size() + entry.key.size() + kBytesBeside;

@@ -64,7 +64,7 @@ class Outbox {
   void kick();
   /// Whether the queue is far over its bound: the session then takes nothing that causes messages (queries, say).
   bool flooded() const;
-  /// Of answers, and all messages but images, that have not been sent yet.
+  /// Held bytes of answers, and of all messages but images, that have not been sent yet.
   std::size_t talk_bytes() const;
 
   /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().

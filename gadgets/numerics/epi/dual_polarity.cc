@@ -33,7 +33,7 @@ Pattern pattern_of(const std::vector<PolarityLine>& lines, std::size_t own, std:
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int32_t>> used = {{1, 0, static_cast<std::int32_t>(own)}};
   for (auto* side : {&below, &above}) {
     std::sort(side->begin(), side->end());
-    // Of lines that came twice, the first is kept.
+    // The first one of lines that came twice is kept.
     const auto same = [](const auto& a, const auto& b) { return std::get<0>(a) == std::get<0>(b); };
     side->erase(std::unique(side->begin(), side->end(), same), side->end());
     for (std::size_t i = 0; i < side->size() && static_cast<std::int64_t>(i) < nearest / 2; ++i)

@@ -194,7 +194,7 @@ double expected_error(const NufftOptions& options, const Shape& image) {
 }
 
 double largest_error(const NufftOptions& options, const Shape& image) {
-  // Of the product v of the axes' values, mean |v - 1|^2 = mean |v|^2 - 2 Re mean v + 1.
+  // The product v of the axes' values has mean |v - 1|^2 = mean |v|^2 - 2 Re mean v + 1.
   std::vector<AxisValues::Position> products;
   for_axes(options, image, [&](const AxisValues& values) {
     products.resize(values.positions.size(), {1, 1});

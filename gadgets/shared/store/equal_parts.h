@@ -21,7 +21,7 @@ inline std::uint64_t worth_a_walk(std::uint64_t wanted, std::uint64_t all) {
   return std::max(wanted, std::min<std::uint64_t>(all / 64, 1 << 20));
 }
 
-/// Of each part of what is kept, when it was last used, and its bytes.
+/// The last use of each part of what is kept, and its bytes.
 using UsesAndBytes = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 /// The last use of the last part that has to go for `wanted` bytes, where what was unused for longest goes first.
 inline std::uint64_t last_to_go(UsesAndBytes parts, std::uint64_t wanted) {

@@ -333,7 +333,7 @@ def test_answers_that_nobody_reads_are_within_the_budget(make_server):
 
 
 def test_waveforms_that_wait_are_within_the_budget(make_server):
-    """Of one sample each, behind a frame that takes minutes."""
+    """Readouts of one sample each wait behind a frame that takes minutes."""
     server, vitals = make_server(256, "--queue-mib", "64")
     head = bytearray(40)
     struct.pack_into("<H26xHH", head, 0, 1, 1, 1)

@@ -570,7 +570,7 @@ TEST(ReservationsCostTest, ALookTakesLittleHoweverManyWait) {
   EXPECT_LT(thread_cpu_seconds() - begun, 1) << kMatterOfTime;
 }
 
-// Of 114, 100 are lent: 50 where one address has scans, 33 where two have, as if there were one more.
+// 100 of 114 are lent: 50 where one address has scans, 33 where two have, as if there were one more.
 TEST_F(ReservationsTest, OneAddressHasTooMuchWhenItLeavesNoEqualPartForWhoComes) {
   const auto input = account(), of_other = account();
   auto first = all_->ask({account(), 10, "a", false, input}, [] {});
