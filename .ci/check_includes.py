@@ -1,131 +1,109 @@
 #!/usr/bin/env python3
-"""Checks who includes whom, where CUDA headers appear, and that folders stay small and say what they hold.
+"""Checks who includes whom, where CUDA headers appear, and that sources have headers of their names.
 
     .ci/check_includes.py [ROOT]     checks the tree at ROOT (default: the one this file is in); exit 1 on a violation
     .ci/check_includes.py --self-test
 
-The rules follow from folders; there is no list of files.
-  protocol, config       include nothing of ours outside themselves
-  gadgets/numerics       the same; a gadget family and everything below it may include it
-  gadgets/api            numerics/core, protocol/data, config
-  gadgets/shared         api, numerics, config, protocol/data
-  gadgets/engine         the same, and shared
-  gadgets/FAMILY         api, shared, numerics, protocol/data; never the engine, never another family
-  gadgets/steps          the same, and protocol/wire: it is the family that speaks with other programs
-  gadgets/builtin        (the list of all gadgets) every family
-  server, clients        everything above, never each other
-Within protocol, gadgets/numerics, server and clients/cpp a folder includes only the folders that the line "Uses: ..." of
-its README.md names. Those lines make no circles. Sources at the top of such a room may include all of it.
-No file includes itself through others, and no folder: neither its neighbours nor its own subfolders include what includes
-them (tests may). A source has a header of its own name, or is a part of one: NAME_PART.cc of NAME.h.
+Who may include whom is in .ci/layers.toml, which says how it is read; layers make no circles. No file includes itself
+through others, and no folder: neither its neighbours nor its own subfolders include what includes them (tests may). A
+source has a header of its own name, or is a part of one: NAME_PART.cc of NAME.h. A folder of more than three files has a
+README. Crowded folders and READMEs that are short or long are told and break nothing.
 """
 
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
+LIST = ".ci/layers.toml"
 ROOMS = ("protocol", "config", "gadgets", "server", "clients", "tests")
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",
              "SECURITY.md", "LICENSE", "run", "protocol", "config", "gadgets", "server", "clients", "tests", "docker",
              "docs"}  # and dotfiles
-# Rooms whose folders say in their README.md which of each other they use.
-PARTED = ("gadgets/numerics", "protocol", "server", "clients/cpp")
 # Lists, each of whose sources adds itself to the list, which has one header.
 LISTS = ("gadgets/builtin", "server/parts", "clients/cpp/commands")
-MOST_FILES = 25  # in a folder
+MOST_FILES = 25  # in a folder, before it is told
 MOST_WITHOUT_README = 3
 README_LINES = (10, 30)
 
 SOURCE = re.compile(r"\.(h|cc|cu|cuh)$")
 CODE = re.compile(r"\.(h|cc|cu|cuh|c|py|sh)$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
-USES = re.compile(r"^Uses: *([^\n]*?)\.? *$", re.MULTILINE)
 CUDA_HEADER = re.compile(r"^(cuda|cufft|cublas|cusparse|curand|cusolver|cuComplex|cub/|thrust/|cooperative_groups|"
                          r"nvtx|nvToolsExt|nvrtc|mma\.h|device_launch_parameters|vector_types\.h|nv/)")
 
 
-def folder_of(path):
-    """(room, folder) of a path: ("gadgets/numerics", "fft"), ("gadgets", "api"), ("server", ""), ("config", "")."""
-    parts = path.split("/")[:-1]
-    for room in PARTED:
-        depth = room.count("/") + 1
-        if parts[:depth] == room.split("/"):
-            return room, parts[depth] if len(parts) > depth else ""
-    return parts[0] if parts else "", parts[1] if len(parts) > 1 else ""
+def above(folder):
+    return folder.rpartition("/")[0]
 
 
-def within(room, folder, target_folder, uses):
-    """The rule that one folder of a parted room breaks by including another; None if it breaks none."""
-    if folder in ("", target_folder):
-        return None
-    if target_folder == "":
-        return f"{room}/{folder} must not include the sources at the top of {room}, which may include it"
-    if target_folder in uses.get(f"{room}/{folder}", ()):
-        return None
-    return f'{room}/{folder} does not use {target_folder}; to change that, name it in the line "Uses:" of {room}/{folder}/README.md'
+def read_layers(text):
+    """(for each layer, those that it may include: a path, or "FOLDER/" for all below it; what is wrong with the list)."""
+    tables, found = tomllib.loads(text), []
+    layers = {room if name == "." else f"{room}/{name}": [room, *uses, *table.get("below", ())]
+              for room, table in tables.items() for name, uses in table.items() if name != "below"}
+    for layer, (room, *names) in layers.items():
+        layers[layer] = []
+        for name in names:
+            whole = next((path for path in (f"{room}/{name}", name) if path in layers or
+                          (path.endswith("/") and any(other.startswith(path) for other in layers))), None)
+            if whole is None:
+                found.append(f"{LIST}: {layer} names {name}, which is no layer")
+            else:
+                layers[layer].append(whole)
+    return layers, found
 
 
-def gadgets_may_include(folder, target_room, target_folder):
-    """The rule that a folder of gadgets/ other than numerics breaks by an include; None if it breaks none."""
-    if target_room.split("/")[0] in ("server", "clients"):
-        return f"a gadget never includes {target_room}"
-    if target_room == "gadgets/numerics":
-        if folder == "api" and target_folder != "core":
-            return "gadgets/api is all that a gadget's author reads, so it includes numerics/core only"
-        return None
-    if target_room == "config":
-        return None if folder in ("api", "engine", "shared", "builtin") else "a gadget reads no config: its parameters are declared"
-    if target_room == "protocol":
-        if target_folder == "data" or folder in ("engine", "builtin") or (folder, target_folder) == ("steps", "wire"):
-            return None
-        return "a gadget sees the protocol's data types (protocol/data) only"
-    if folder in ("builtin", target_folder):
-        return None
-    allowed = {"api": (), "shared": ("api",), "engine": ("api", "shared")}.get(folder, ("api", "shared"))
-    if target_folder in allowed:
-        return None
-    if target_folder == "builtin":
-        return "only programs see the list of all gadgets"
-    if folder in ("api", "shared", "engine"):
-        return f"of gadgets/, gadgets/{folder} includes only: {', '.join((*allowed, 'numerics'))}"
-    return "a family of gadgets includes api, shared and numerics, never the engine or another family"
-
-
-def may_include(path, target, uses):
-    """None when file `path` may include our file `target`, otherwise the rule it breaks. Both are relative to the root."""
-    room, folder = folder_of(path)
-    target_room, target_folder = folder_of(target)
-    if room == "tests":
-        return None
-    if target_room == "tests":
-        return "nothing but tests includes tests"
-    if room == target_room and room in PARTED:
-        return within(room, folder, target_folder, uses)
-    if room in ("protocol", "config", "gadgets/numerics"):
-        return None if target_room == room else f"{room} includes nothing of ours outside itself"
-    if room == "gadgets":
-        return gadgets_may_include(folder, target_room, target_folder)
-    if room == "server" and target_room.startswith("clients"):
-        return "server never includes clients"
-    if room.startswith("clients") and target_room == "server":
-        return "clients never include server"
+def layer_of(path, layers):
+    """The layer of a file, or None where the list must name its folder."""
+    folder = at = above(path)
+    while at:
+        parted = any(name.startswith(at + "/") for name in layers)
+        if parted and at != folder:
+            return None  # its layers are named one by one
+        if at in layers or (f"{above(at)}/*" in layers and not parted):
+            return at
+        at = above(at)
     return None
+
+
+def uses_of(layer, layers):
+    return layers.get(layer, layers.get(f"{above(layer)}/*", ()))
+
+
+def covers(name, layer):
+    return name == layer or (name.endswith("/") and layer.startswith(name))
+
+
+def may_include(path, target, layers):
+    """None when file `path` may include our file `target`, otherwise the rule it breaks. Both are relative to the root."""
+    if path.startswith("tests/"):
+        return None
+    if target.startswith("tests/"):
+        return "nothing but tests includes tests"
+    mine, its = layer_of(path, layers), layer_of(target, layers)
+    for file, layer in ((path, mine), (target, its)):
+        if layer is None:
+            return f"{above(file)} is in no layer; give it a line in {LIST}"
+    if mine == its or any(covers(name, its) for name in uses_of(mine, layers)):
+        return None
+    return f"{mine} may not include {its}; who may include whom is in {LIST}"
 
 
 def may_see_cuda(path):
     return path.endswith((".cu", ".cuh"))
 
 
-def check_file(path, text, uses):
+def check_file(path, text, layers):
     """Every violation in a file, as "path:line: message"."""
     found = []
     for match in INCLUDE.finditer(text):
         kind, target = match.groups()
         message = None
         if kind == '"' and target.split("/")[0] in ROOMS and "/" in target and ".." not in target:
-            message = may_include(path, target, uses)
+            message = may_include(path, target, layers)
             if message is None and target.endswith(".cuh") and not may_see_cuda(path):
                 message = "CUDA headers appear only in .cu and .cuh"
         elif CUDA_HEADER.match(target):
@@ -141,32 +119,26 @@ def check_file(path, text, uses):
     return found
 
 
-def read_uses(root):
-    """The folders that each folder of a parted room uses, as its README.md says."""
-    uses = {}
-    for room in PARTED:
-        for readme in sorted((root / room).glob("*/README.md")):
-            named = USES.search(readme.read_text(encoding="utf-8"))
-            words = re.findall(r"[\w/]+", named.group(1)) if named else []
-            uses[readme.parent.relative_to(root).as_posix()] = [w for w in words if w not in ("nothing", "and")]
-    return uses
-
-
-def circles(uses):
-    """Folders that use each other, directly or through others."""
+def circles(layers):
+    """Layers that use each other, directly or through others."""
     found = []
-    for start in uses:
-        room = next(r for r in PARTED if start.startswith(r + "/"))
-        seen, stack = set(), [f"{room}/{name}" for name in uses[start]]
+    for start in layers:
+        seen, stack = set(), [start]
         while stack:
-            folder = stack.pop()
-            if folder == start:
-                found.append(f"{start}/README.md: its folder uses folders that use it ({', '.join(sorted(seen)) or start})")
+            layer = stack.pop()
+            names = [other for other in layers if other != layer and any(covers(name, other) for name in uses_of(layer, layers))]
+            if start in names:
+                found.append(f"{LIST}: {start} uses layers that use it ({', '.join(sorted(seen))})")
                 break
-            if folder not in seen:
-                seen.add(folder)
-                stack += [f"{room}/{name}" for name in uses.get(folder, ())]
+            stack += [name for name in names if name not in seen]
+            seen.update(names)
     return found
+
+
+def gone(layers, files):
+    """Layers without files."""
+    return [f"{LIST}: there is no folder {layer}" for layer in layers
+            if not layer.endswith("/*") and not any(file.startswith(layer + "/") for file in files)]
 
 
 def file_circles(includes):
@@ -226,21 +198,22 @@ def check_headers(files):
 
 
 def check_folders(files, readme_of):
-    """Folders are small and have a README. `files`: paths of code; `readme_of(folder)`: its README's text or None."""
-    found, folders = [], {}
+    """(folders without a README, what is only told: crowded folders, short or long READMEs). `files`: paths of code;
+    `readme_of(folder)`: its README's text or None."""
+    found, told, folders = [], [], {}
     for path in files:
-        folders.setdefault(path.rsplit("/", 1)[0], []).append(path)
+        folders.setdefault(above(path), []).append(path)
     for folder, names in sorted(folders.items()):
         if len(names) > MOST_FILES:
-            found.append(f"{folder}: {len(names)} files of code; a folder is one idea and holds at most {MOST_FILES}")
+            told.append(f"{folder}: {len(names)} files of code; is it one idea?")
         if len(names) <= MOST_WITHOUT_README:
             continue
         text = readme_of(folder)
         if text is None:
             found.append(f"{folder}: no README.md; write what lives there, what flows in and out, and where to start")
         elif not README_LINES[0] <= text.count("\n") <= README_LINES[1]:
-            found.append(f"{folder}/README.md: {text.count(chr(10))} lines; {README_LINES[0]} to {README_LINES[1]} are asked")
-    return found
+            told.append(f"{folder}/README.md: {text.count(chr(10))} lines; {README_LINES[0]} to {README_LINES[1]} are read")
+    return found, told
 
 
 def tracked(root):
@@ -260,42 +233,75 @@ def check_top_level(names):
 
 def check_tree(root):
     files = tracked(root)
-    uses = read_uses(root)
-    found = check_top_level({name.split("/")[0] for name in files}) + circles(uses)
+    layers, found = read_layers((root / LIST).read_text(encoding="utf-8"))
+    found += check_top_level({name.split("/")[0] for name in files}) + circles(layers)
     code = [f for f in files if f.split("/")[0] in ROOMS and CODE.search(f)]
 
     def readme_of(folder):
         readme = root / folder / "README.md"
         return readme.read_text(encoding="utf-8") if readme.is_file() else None
 
-    found += check_folders(code, readme_of) + check_headers(code)
+    missing, told = check_folders(code, readme_of)
     sources = [f for f in code if SOURCE.search(f)]
+    found += missing + check_headers(code) + (gone(layers, files) if sources else [])
     includes = {}
     for file in sources:
         text = (root / file).read_text(encoding="utf-8")
-        found += check_file(file, text, uses)
+        found += check_file(file, text, layers)
         includes[file] = [target for kind, target in INCLUDE.findall(text) if kind == '"']
-    return found + file_circles(includes) + folder_circles(includes), len(sources)
+    return found + file_circles(includes) + folder_circles(includes), told, len(sources)
 
 
 def self_test():
     """Each rule refuses files that break it and accepts others."""
-    uses = {"gadgets/numerics/fft": ["core"], "gadgets/numerics/nufft": ["core", "fft"], "gadgets/numerics/core": [],
-            "protocol/data": [], "protocol/wire": ["data"], "server/net": ["base"], "server/session": ["net", "base"],
-            "clients/cpp/send": ["base"]}
+    layers, wrong = read_layers("""
+[protocol]
+data = []
+wire = ["data"]
+files = ["data"]
+[config]
+"." = []
+["gadgets/numerics"]
+core = []
+"core/cuda" = ["core"]
+"transforms/fft" = ["core"]
+"transforms/nufft" = ["core", "transforms/fft"]
+[gadgets]
+api = ["numerics/core", "protocol/data", "config"]
+shared = ["api", "numerics/", "protocol/data", "config"]
+engine = ["api", "shared", "numerics/", "protocol/", "config"]
+builtin = ["gadgets/", "protocol/", "config"]
+steps = ["api", "shared", "numerics/", "protocol/data", "protocol/wire"]
+"*" = ["api", "shared", "numerics/", "protocol/data"]
+[server]
+below = ["protocol/", "config", "gadgets/"]
+"." = ["server/"]
+base = []
+net = ["base"]
+session = ["net", "base"]
+["clients/cpp"]
+below = ["protocol/", "config", "gadgets/"]
+base = []
+send = ["base"]
+recon = ["base"]
+""")
     bad = [
         ("protocol/wire/codec.cc", '#include "config/yaml_reader.h"'),
         ("protocol/wire/codec.cc", '#include "gadgets/api/items.h"'),
         ("protocol/data/header.cc", '#include "protocol/wire/codec.h"'),
         ("config/node.cc", '#include "protocol/data/messages.h"'),
-        ("gadgets/numerics/fft/fft.cc", '#include "gadgets/api/items.h"'),
-        ("gadgets/numerics/fft/fft.cc", '#include "protocol/data/messages.h"'),
-        ("gadgets/numerics/fft/fft.cc", '#include "gadgets/numerics/nufft/nufft.h"'),
-        ("gadgets/numerics/core/context.cc", '#include "gadgets/numerics/fft/fft.h"'),
+        ("gadgets/numerics/transforms/fft/fft.cc", '#include "gadgets/api/items.h"'),
+        ("gadgets/numerics/transforms/fft/fft.cc", '#include "protocol/data/messages.h"'),
+        ("gadgets/numerics/transforms/fft/fft.cc", '#include "gadgets/numerics/transforms/nufft/nufft.h"'),
+        ("gadgets/numerics/core/context.cc", '#include "gadgets/numerics/transforms/fft/fft.h"'),
         ("gadgets/numerics/unknown/a.cc", '#include "gadgets/numerics/core/array.h"'),
-        ("gadgets/numerics/fft/fft.h", "#include <cuda_runtime.h>"),
-        ("gadgets/numerics/fft/fft_cpu.cc", "#include <cufft.h>"),
-        ("gadgets/api/items.h", '#include "gadgets/numerics/nufft/nufft.h"'),
+        ("gadgets/numerics/core/unknown/a.cc", '#include "gadgets/numerics/core/array.h"'),
+        ("gadgets/numerics/core/array.h", '#include "gadgets/numerics/core/cuda/stream.h"'),
+        ("gadgets/api/gadget.h", '#include "gadgets/numerics/core/cuda/stream.h"'),
+        ("gadgets/top.h", '#include "gadgets/api/gadget.h"'),
+        ("gadgets/numerics/transforms/fft/fft.h", "#include <cuda_runtime.h>"),
+        ("gadgets/numerics/transforms/fft/fft_cpu.cc", "#include <cufft.h>"),
+        ("gadgets/api/items.h", '#include "gadgets/numerics/transforms/nufft/nufft.h"'),
         ("gadgets/api/gadget.h", '#include "gadgets/shared/measurement.h"'),
         ("gadgets/api/gadget.h", '#include "protocol/wire/codec.h"'),
         ("gadgets/shared/measurement.h", '#include "gadgets/engine/framer.h"'),
@@ -315,7 +321,7 @@ def self_test():
         ("server/session/session.cc", '#include "clients/cpp/send/send.h"'),
         ("server/session/session.cc", '  #  include "clients/cpp/send/send.h"  // why not'),
         ("server/session/session.cc", "#include <cuda_runtime_api.h>"),
-        ("server/session/session.cc", '#include "gadgets/numerics/nufft/tiles.cuh"'),
+        ("server/session/session.cc", '#include "gadgets/numerics/transforms/nufft/tiles.cuh"'),
         ("server/session/session.cc", '#include "listener.h"'),
         ("server/session/session.cc", '#include "../server/listener.h"'),
         ("server/session/session.cc", "#include <server/server.h>"),
@@ -324,16 +330,18 @@ def self_test():
         ("clients/cpp/send/send.cc", '#include "server/session/session.h"'),
         ("clients/cpp/send/send.cc", '#include "clients/cpp/recon/recon.h"'),
         ("server/session/session.cc", '#include "tests/support/stream.h"'),
-        ("tests/gadgets/numerics/fft/fft_test.cc", "#include <thrust/sort.h>"),
+        ("tests/gadgets/numerics/transforms/fft/fft_test.cc", "#include <thrust/sort.h>"),
     ]
     good = [
         ("protocol/wire/codec.cc", '#include "protocol/data/messages.h"\n#include <vector>'),
         ("protocol/wire/codec.cc", '// #include "server/session/session.h"'),
-        ("gadgets/numerics/fft/fft_cuda.cu", '#include <cufft.h>\n#include "gadgets/numerics/fft/tiles.cuh"'),
-        ("gadgets/numerics/nufft/nufft.cc", '#include "gadgets/numerics/fft/fft.h"'),
+        ("gadgets/numerics/transforms/fft/fft_cuda.cu", '#include <cufft.h>\n#include "gadgets/numerics/transforms/fft/tiles.cuh"'),
+        ("gadgets/numerics/transforms/nufft/nufft.cc", '#include "gadgets/numerics/transforms/fft/fft.h"'),
         ("gadgets/api/gadget.h", '#include "gadgets/numerics/core/context.h"\n#include "config/yaml_reader.h"'),
-        ("gadgets/shared/measurement.h", '#include "gadgets/api/items.h"\n#include "gadgets/numerics/nufft/nufft.h"'),
+        ("gadgets/shared/measurement.h", '#include "gadgets/api/items.h"\n#include "gadgets/numerics/transforms/nufft/nufft.h"'),
         ("gadgets/engine/pipeline.cc", '#include "gadgets/shared/measurement.h"\n#include "config/pipeline_spec.h"'),
+        ("gadgets/images/contrast/label.cc", '#include "gadgets/images/orient.h"'),
+        ("gadgets/numerics/core/cuda/stream.cc", '#include "gadgets/numerics/core/array.h"'),
         ("gadgets/images/scale.cc", '#include "gadgets/images/orient.h"\n#include "gadgets/api/gadget.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/data/messages.h"\n#include "gadgets/shared/measurement.h"'),
         ("gadgets/steps/exchange.cc", '#include "protocol/wire/codec.h"\n#include "gadgets/shared/scan_port.h"'),
@@ -343,12 +351,17 @@ def self_test():
         ("clients/cpp/send/send.cc", '#include "protocol/files/dataset.h"\n#include <yaml-cpp/yaml.h>'),
         ("tests/server/session/session_test.cc", '#include "server/session/session.h"\n#include "clients/cpp/send/send.h"'),
     ]
-    wrong = [f"not refused: {path}: {text}" for path, text in bad if len(check_file(path, text, uses)) != 1]
-    wrong += [f"refused: {message}" for path, text in good for message in check_file(path, text, uses)]
+    wrong += [f"not refused: {path}: {text}" for path, text in bad if len(check_file(path, text, layers)) != 1]
+    wrong += [f"refused: {message}" for path, text in good for message in check_file(path, text, layers)]
     if len(check_top_level({"run", ".ci", "src", "protocol"})) != 1:
         wrong.append("the top-level rule does not find exactly 'src'")
-    if circles(uses) or len(circles({"server/a": ["b"], "server/b": ["c"], "server/c": ["a"], "server/d": ["a"]})) != 3:
+    round_about, _ = read_layers('[server]\na = ["b"]\nb = ["c"]\nc = ["a"]\nd = ["a"]\n')
+    if circles(layers) or len(circles(round_about)) != 3:
         wrong.append("circles are not found, or found where there are none")
+    if len(read_layers('[server]\na = ["b", "server/"]\n')[1]) != 1:
+        wrong.append("a name that is no layer is not found")
+    if len(gone({"server/a": [], "server/b": [], "server/*": []}, ["server/a/a.h"])) != 1:
+        wrong.append("layers without files are not found, or found where there are files")
     round_trip = {"a/a.h": ["a/b.h"], "a/b.h": ["a/c.h"], "a/c.h": ["a/a.h"], "a/d.h": ["a/c.h", "a/b.h"]}
     if len(file_circles(round_trip)) != 1 or file_circles({**round_trip, "a/c.h": []}):
         wrong.append("files that include themselves are not found, or found where there are none")
@@ -362,23 +375,23 @@ def self_test():
     if len(check_headers([*named, "server/net/b.cc", "server/net/part_a.cc"])) != 2 or check_headers(named):
         wrong.append("sources without a header of their name")
     crowd, short = [f"server/net/f{i}.cc" for i in range(MOST_FILES + 1)], "a\n" * README_LINES[0]
-    if len(check_folders(crowd, lambda _: short)) != 1 or check_folders(crowd[1:], lambda _: short):
+    if [len(each) for each in check_folders(crowd, lambda _: short)] != [0, 1] or any(check_folders(crowd[1:], lambda _: short)):
         wrong.append("crowded folders")
-    if len(check_folders(crowd[:4], lambda _: None)) != 1 or check_folders(crowd[:3], lambda _: None):
+    if [len(each) for each in check_folders(crowd[:4], lambda _: None)] != [1, 0] or any(check_folders(crowd[:3], lambda _: None)):
         wrong.append("folders without README")
-    if len(check_folders(["tests/server/net/a.cc"] * 4, lambda _: None)) != 1:
+    if len(check_folders(["tests/server/net/a.cc"] * 4, lambda _: None)[0]) != 1:
         wrong.append("folders of tests without README")
-    if len(check_folders(crowd[:4], lambda _: "a\n" * 31)) != 1:
+    if [len(each) for each in check_folders(crowd[:4], lambda _: "a\n" * 31)] != [0, 1]:
         wrong.append("a README's length")
     with tempfile.TemporaryDirectory() as folder:
-        readme = Path(folder) / "protocol" / "wire" / "README.md"
-        readme.parent.mkdir(parents=True)
-        readme.write_text("# Wire\n\nUses: data, files.\n", encoding="utf-8")
-        if read_uses(Path(folder)) != {"protocol/wire": ["data", "files"]}:
-            wrong.append(f"read_uses: {read_uses(Path(folder))}")
+        for name, its_text in ((LIST, '[server]\nbase = []\n'), ("server/base/log.h", '#include "server/net/slots.h"\n')):
+            (Path(folder) / name).parent.mkdir(parents=True)
+            (Path(folder) / name).write_text(its_text, encoding="utf-8")
+        if len(check_tree(Path(folder))[0]) != 1:
+            wrong.append(f"a tree with one violation: {check_tree(Path(folder))}")
     for message in wrong:
         print(message)
-    print(f"self-test: {len(bad) + len(good) + 11} cases, {len(wrong)} wrong")
+    print(f"self-test: {len(bad) + len(good) + 13} cases, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 
@@ -389,13 +402,16 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
-    found, files = check_tree(root)
-    for message in found:
+    if not (root / LIST).is_file():
+        print(f"{root}: no {LIST} found; give the folder that holds {', '.join(ROOMS)}")
+        return 2
+    found, told, files = check_tree(root)
+    for message in found + [f"warning: {each}" for each in told]:
         print(message)
     if files == 0:
         print(f"{root}: no sources found; give the folder that holds {', '.join(ROOMS)}")
         return 2
-    print(f"include rules: {files} files, {len(found)} violations")
+    print(f"include rules: {files} files, {len(found)} violations, {len(told)} warnings")
     return 1 if found else 0
 
 
