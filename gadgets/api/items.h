@@ -22,8 +22,8 @@ namespace echotrain {
 
 namespace numerics {
 class MemoryAccount;   // gadgets/numerics/core/memory_budget.h
-class NormalOperator;  // gadgets/numerics/operators/normal_operator.h
-class NufftPlan;       // gadgets/numerics/nufft/nufft.h
+class NormalOperator;  // gadgets/numerics/inverse/operators/normal_operator.h
+class NufftPlan;       // gadgets/numerics/transforms/nufft/nufft.h
 }  // namespace numerics
 
 using numerics::Array;

@@ -17,7 +17,7 @@
 namespace echotrain {
 
 namespace numerics {
-class Team;  // gadgets/numerics/team/team.h
+class Team;  // gadgets/numerics/core/team/team.h
 }
 
 /// The end of a scan: with CLOSE, or because the connection broke off.

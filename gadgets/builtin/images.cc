@@ -5,7 +5,7 @@
 #include "gadgets/images/contrast/invert_contrast.h"
 #include "gadgets/images/contrast/label.h"
 #include "gadgets/images/filter.h"
-#include "gadgets/images/messages/from_messages.h"
+#include "gadgets/images/from_messages.h"
 #include "gadgets/images/orient.h"
 #include "gadgets/images/partial_fourier.h"
 #include "gadgets/images/resize.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "gadgets/shared/lines/epi_lines.h"
+#include "gadgets/shared/epi_lines.h"
 #include "gadgets/shared/sampled_lines.h"
 
 namespace echotrain {

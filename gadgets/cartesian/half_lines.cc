@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "gadgets/numerics/layout/line_stretches.h"
+#include "gadgets/numerics/core/layout/line_stretches.h"
 #include "gadgets/shared/sampled_lines.h"
 
 namespace echotrain {

@@ -6,10 +6,10 @@
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/coils/coil_regions.h"
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/shared/maps/maps_cache.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
+#include "gadgets/numerics/mri/coils/coil_regions.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/shared/maps_cache.h"
 
 namespace echotrain {
 namespace {

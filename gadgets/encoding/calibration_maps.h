@@ -3,13 +3,13 @@
 
 #include "gadgets/api/items.h"
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/fft/line_images.h"
+#include "gadgets/numerics/transforms/fft/line_images.h"
 
 namespace echotrain {
 
 /// Makes maps [coil, z, y, x] of geometry.image, with sum_c |S_c|^2 = 1, or 0 where there is no signal. They serve the
-/// combination of coils: Walsh's adaptive maps (numerics/coils/coil_maps.h) of the middle of the block, on a grid of
-/// twice its resolution, interpolated to the image, which is cheap for any image. Asynchronous on CUDA.
+/// combination of coils: Walsh's adaptive maps (numerics/mri/coils/coil_maps.h) of the middle of the block, on a grid
+/// of twice its resolution, interpolated to the image, which is cheap for any image. Asynchronous on CUDA.
 Array<cfloat> adaptive_maps_of(numerics::Context& context, const Calibration& calibration,
                                const numerics::LineGeometry& geometry);
 

@@ -7,7 +7,7 @@
 
 #include "gadgets/numerics/core/extents.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
 
 namespace echotrain {
 namespace {

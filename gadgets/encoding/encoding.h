@@ -8,7 +8,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/numerics/encoding/masked_fourier.h"
+#include "gadgets/numerics/inverse/encoding/masked_fourier.h"
 #include "gadgets/shared/device_cache.h"
 
 namespace echotrain {

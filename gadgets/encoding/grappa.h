@@ -10,11 +10,11 @@
 namespace echotrain {
 
 /// Predicts the missing lines from the acquired ones, by kernels from the reference lines (Griswold et al., MRM 47,
-/// 2002; numerics/parallel): regular lattices of lines, of volumes on both axes and with CAIPIRINHA's shift. Gives one
-/// image per frame, joined with maps from the reference lines: kernels and maps together are weights in image space,
-/// and rows at the edges of k-space, where these are wrong, are corrected. Or it gives the images of all coils, by the
-/// kernels themselves. Acquired lines keep their values; reference lines that came with a frame serve its image, too.
-/// K-space beyond the outermost lines stays 0.
+/// 2002; numerics/mri/parallel): regular lattices of lines, of volumes on both axes and with CAIPIRINHA's shift. Gives
+/// one image per frame, joined with maps from the reference lines: kernels and maps together are weights in image
+/// space, and rows at the edges of k-space, where these are wrong, are corrected. Or it gives the images of all coils,
+/// by the kernels themselves. Acquired lines keep their values; reference lines that came with a frame serve its image,
+/// too. K-space beyond the outermost lines stays 0.
 class Grappa final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
  public:
   struct Options {

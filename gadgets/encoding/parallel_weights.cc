@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "gadgets/encoding/calibration_maps.h"
-#include "gadgets/numerics/parallel/noise_gain.h"
-#include "gadgets/numerics/parallel/unfold.h"
-#include "gadgets/numerics/parallel/unmixing.h"
+#include "gadgets/numerics/mri/parallel/noise_gain.h"
+#include "gadgets/numerics/mri/parallel/unfold.h"
+#include "gadgets/numerics/mri/parallel/unmixing.h"
 
 namespace echotrain {
 namespace {

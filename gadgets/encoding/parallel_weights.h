@@ -9,8 +9,8 @@
 
 #include "gadgets/api/items.h"
 #include "gadgets/api/scan.h"
-#include "gadgets/numerics/parallel/line_correction.h"
-#include "gadgets/numerics/unmixing/line_unmixing.h"
+#include "gadgets/numerics/mri/parallel/line_correction.h"
+#include "gadgets/numerics/mri/parallel/line_unmixing.h"
 
 namespace echotrain {
 

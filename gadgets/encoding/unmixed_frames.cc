@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "gadgets/numerics/coils/coil.h"
-#include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/mri/coils/coil.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/shared/lattice_count.h"
 #include "gadgets/shared/sampled_lines.h"
 

@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain {
 namespace {

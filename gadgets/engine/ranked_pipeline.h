@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gadgets/engine/pipeline.h"
-#include "gadgets/numerics/team/ranks.h"
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/ranks.h"
+#include "gadgets/numerics/core/team/team.h"
 
 namespace echotrain {
 

@@ -1,6 +1,6 @@
 #include "gadgets/engine/readout_batch.h"
 
-#include "gadgets/numerics/layout/host_rows.h"
+#include "gadgets/numerics/core/layout/host_rows.h"
 
 namespace echotrain {
 

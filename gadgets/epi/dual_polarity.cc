@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "gadgets/epi/epi_readouts.h"
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/layout/rearrange.h"
-#include "gadgets/shared/held/bytes_beside_data.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/rearrange.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/shared/bytes_beside_data.h"
 
 namespace echotrain {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gadgets/api/items.h"
-#include "gadgets/numerics/epi/navigator.h"
+#include "gadgets/numerics/mri/epi/navigator.h"
 
 namespace echotrain {
 

@@ -6,9 +6,9 @@
 #include <numbers>
 
 #include "gadgets/epi/epi_readouts.h"
-#include "gadgets/numerics/epi/ghost_search.h"
-#include "gadgets/shared/held/bytes_beside_data.h"
-#include "gadgets/shared/lines/epi_lines.h"
+#include "gadgets/numerics/mri/epi/ghost_search.h"
+#include "gadgets/shared/bytes_beside_data.h"
+#include "gadgets/shared/epi_lines.h"
 #include "protocol/data/epi_description.h"
 
 namespace echotrain {

@@ -13,7 +13,7 @@
 #include "gadgets/epi/dual_polarity.h"
 #include "gadgets/epi/echo_train.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/epi/profile_changes.h"
+#include "gadgets/numerics/mri/epi/profile_changes.h"
 
 namespace echotrain {
 
@@ -23,15 +23,15 @@ namespace echotrain {
 /// do not. Source: Bruder et al., MRM 23, 1992; Heid, ISMRM 2000, 2014.
 ///
 /// `refine: entropy`: the first frame of each slice is held until it is whole; the further constant and slope that
-/// leave its image with least entropy (gadgets/numerics/epi/ghost_search.h) are taken from this frame's lines and from
-/// all later ones of the slice. Of many coils, the strongest four are used.
+/// leave its image with least entropy (gadgets/numerics/mri/epi/ghost_search.h) are taken from this frame's lines and
+/// from all later ones of the slice. Of many coils, the strongest four are used.
 ///
 /// `b0_drift`: lines also lose the phase by which their shot's navigators precess more than those of the slice's first
 /// shot, so that a drift of the field moves no image, and shots fit together. A separate scan of navigators (more than
 /// 4 lines) shows no drift.
 ///
 /// `dual_polarity`: the remaining difference of both polarities that is no linear phase is removed by kernels that make
-/// reversed lines from themselves and their neighbours (gadgets/numerics/epi/dual_polarity.h). They are fitted to
+/// reversed lines from themselves and their neighbours (gadgets/numerics/mri/epi/dual_polarity.h). They are fitted to
 /// calibration lines (flag 20) that came twice, with flag 22 and without, before the slice's first image; the forward
 /// ones of these go on. Frames are held until they are whole, and their images are not searched. Simultaneous slices
 /// and encodings of several partitions are done without kernels, with a warning.

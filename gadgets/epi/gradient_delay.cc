@@ -6,7 +6,7 @@
 
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/numerics/core/clones.h"
-#include "gadgets/numerics/epi/navigator.h"
+#include "gadgets/numerics/mri/epi/navigator.h"
 
 namespace echotrain {
 namespace {

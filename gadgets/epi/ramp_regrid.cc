@@ -10,8 +10,8 @@
 
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/epi/gradient_delay.h"
-#include "gadgets/numerics/epi/line_changes.h"
-#include "gadgets/shared/held/bytes_beside_data.h"
+#include "gadgets/numerics/mri/epi/line_changes.h"
+#include "gadgets/shared/bytes_beside_data.h"
 #include "gadgets/shared/measurement.h"
 #include "protocol/data/epi_description.h"
 

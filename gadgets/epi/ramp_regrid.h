@@ -12,7 +12,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/epi/ramp.h"
+#include "gadgets/numerics/mri/epi/ramp.h"
 
 namespace echotrain {
 

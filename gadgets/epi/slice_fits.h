@@ -14,7 +14,7 @@
 
 #include "gadgets/api/scan.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/multiband/slice_grappa.h"
+#include "gadgets/numerics/mri/parallel/slice_grappa.h"
 
 namespace echotrain {
 

@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "gadgets/epi/epi_readouts.h"
-#include "gadgets/numerics/epi/line_changes.h"
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/layout/rearrange.h"
-#include "gadgets/shared/held/bytes_beside_data.h"
-#include "gadgets/shared/lines/slice_coils.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/rearrange.h"
+#include "gadgets/numerics/mri/epi/line_changes.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/shared/bytes_beside_data.h"
+#include "gadgets/shared/slice_coils.h"
 #include "protocol/data/epi_description.h"
 
 namespace echotrain {

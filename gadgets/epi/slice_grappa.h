@@ -12,12 +12,12 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/epi/slice_fits.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/multiband/slice_grappa.h"
+#include "gadgets/numerics/mri/parallel/slice_grappa.h"
 
 namespace echotrain {
 
 /// Reconstructs simultaneous multi-slice scans (SMS, multi-band): makes one frame per slice from a frame of all
-/// (gadgets/numerics/multiband). The header's `multiband` tells the number F of slices excited at once; of S slices,
+/// (gadgets/numerics/mri/parallel). The header's `multiband` tells the number F of slices excited at once; of S slices,
 /// readouts for images of slice g hold the slices g, g + S/F, g + 2 S/F, ..., with S from the header's limits. Kernels
 /// come from calibration readouts (flag 20) of these slices, excited one by one, the longest run of lines without a
 /// gap, before the first frame; they are kept for the scan, and the same lines serve the slices' GRAPPA. The first

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/field/blip_pair.h"
-#include "gadgets/numerics/field/unwarp.h"
+#include "gadgets/numerics/mri/field/blip_pair.h"
+#include "gadgets/numerics/mri/field/unwarp.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

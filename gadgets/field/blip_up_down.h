@@ -14,11 +14,11 @@
 namespace echotrain {
 
 /// Estimates the distortion of each slice from its first two images of opposite blips
-/// (gadgets/numerics/field/blip_pair.h), and corrects these and all later images of the slice: voxels are moved along
-/// y, the axis of phase encoding, and get the brightness that their signal had (gadgets/numerics/field/unwarp.h). The
-/// polarity of an image's blips is in its meta attribute epi_blips, up or down, which epi_phase_correction writes.
-/// Images of several coils count by their root sum of squares. Belongs before gadgets that turn or crop images; for
-/// shifts that are smooth along z, put stack_slices before it.
+/// (gadgets/numerics/mri/field/blip_pair.h), and corrects these and all later images of the slice: voxels are moved
+/// along y, the axis of phase encoding, and get the brightness that their signal had
+/// (gadgets/numerics/mri/field/unwarp.h). The polarity of an image's blips is in its meta attribute epi_blips, up or
+/// down, which epi_phase_correction writes. Images of several coils count by their root sum of squares. Belongs before
+/// gadgets that turn or crop images; for shifts that are smooth along z, put stack_slices before it.
 ///
 /// A slice's images wait for the first one of the other polarity. More than `wait` of them leave uncorrected, with a
 /// warning, and so do images without epi_blips and those that still wait at the scan's end. G-factors and images in

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gadgets/numerics/field/unwarp.h"
+#include "gadgets/numerics/mri/field/unwarp.h"
+#include "gadgets/shared/field_of_scan.h"
 #include "gadgets/shared/incoming/meta_notes.h"
-#include "gadgets/shared/off_resonance/field_of_scan.h"
 
 namespace echotrain {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/field/field_map.h"
-#include "gadgets/numerics/operators/map_products.h"
+#include "gadgets/numerics/inverse/operators/map_products.h"
+#include "gadgets/numerics/mri/field/field_map.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 #include "protocol/data/echo_times.h"
 

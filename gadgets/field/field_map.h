@@ -15,7 +15,7 @@ namespace echotrain {
 /// frame of the early echo; `image: {component: real}` after it makes an image of it, which a branch of role field_map
 /// gives to the gadgets that correct for it, and which a client may keep and send. Waits for the device, once per map.
 /// Meta attributes: field_map_regions (number of parts of the object that do not touch; their maps may differ by
-/// multiples of field_map_wrap), field_map_wrap [Hz]. Method: see gadgets/numerics/field/field_map.h.
+/// multiples of field_map_wrap), field_map_wrap [Hz]. Method: see gadgets/numerics/mri/field/field_map.h.
 class FieldMap final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

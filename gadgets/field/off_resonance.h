@@ -2,15 +2,15 @@
 #pragma once
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/shared/field_of_scan.h"
 #include "gadgets/shared/frame_gridder.h"
-#include "gadgets/shared/off_resonance/field_of_scan.h"
 
 namespace echotrain {
 
 /// Does the conjugate phase reconstruction in the place of gridding, fft and deapodization, and grids each sample once
 /// for each segment of time. Segments are channels of one grid, so that readouts are gridded as they come. The number
 /// of segments and their error are in the image's meta attributes. Source: see
-/// gadgets/numerics/off_resonance/off_resonance.h.
+/// gadgets/numerics/transforms/off_resonance/off_resonance.h.
 class OffResonanceImages final : public Gadget<Samples, CoilImages> {
  public:
   struct Options {

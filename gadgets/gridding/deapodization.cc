@@ -1,6 +1,6 @@
 #include "gadgets/gridding/deapodization.h"
 
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 
 namespace echotrain {
 

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <utility>
 
+#include "gadgets/numerics/core/layout/layout.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/nufft/nufft.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {

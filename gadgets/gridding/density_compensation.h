@@ -24,7 +24,7 @@ namespace echotrain {
 ///
 /// A frame that repeats a known trajectory, of this scan or of one with the same header, is given in parts as its
 /// readouts come, each compared with the expected one; so is a frame whose weights do not depend on later readouts.
-/// Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/density/.
+/// Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/mri/density/.
 class DensityCompensation final : public Gadget<Readouts, Samples> {
  public:
   using Options = DensityOptions;

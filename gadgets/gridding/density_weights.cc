@@ -8,10 +8,10 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "gadgets/numerics/density/density.h"
-#include "gadgets/numerics/density/density_pipe_menon.h"
-#include "gadgets/numerics/density/density_voronoi.h"
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/mri/density/density.h"
+#include "gadgets/numerics/mri/density/density_pipe_menon.h"
+#include "gadgets/numerics/mri/density/density_voronoi.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 
 namespace echotrain {
 

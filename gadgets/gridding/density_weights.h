@@ -23,7 +23,7 @@ struct WeightedSamples {
   double largest = 0;        // largest component of a position, in the data's unit
 };
 
-/// The density compensation of a scan. Source of the methods: see gadgets/numerics/density/.
+/// The density compensation of a scan. Source of the methods: see gadgets/numerics/mri/density/.
 class DensityWeights {
  public:
   explicit DensityWeights(DensityOptions options) : options_(std::move(options)) {}

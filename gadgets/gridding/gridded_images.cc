@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "gadgets/numerics/coils/coil.h"
-#include "gadgets/numerics/nufft/nufft.h"
-#include "gadgets/shared/view/scan_view.h"
+#include "gadgets/numerics/mri/coils/coil.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
+#include "gadgets/shared/scan_view.h"
 
 namespace echotrain {
 

@@ -6,7 +6,7 @@
 
 namespace echotrain {
 
-/// Grids samples. Source: see gadgets/numerics/nufft/nufft.h.
+/// Grids samples. Source: see gadgets/numerics/transforms/nufft/nufft.h.
 template <class In>
 class GriddingOf final : public Gadget<In, Grid> {
  public:

@@ -1,7 +1,7 @@
 #include "gadgets/images/coil_combine.h"
 
-#include "gadgets/numerics/coils/coil.h"
-#include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/mri/coils/coil.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
 
 namespace echotrain {
 

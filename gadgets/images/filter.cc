@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/partial/window.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/numerics/transforms/partial/window.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

@@ -8,8 +8,8 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/images/image_meta.h"
-#include "gadgets/numerics/images/pixels.h"
-#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "gadgets/numerics/layout/rearrange.h"
+#include "gadgets/numerics/core/layout/rearrange.h"
 
 namespace echotrain {
 namespace {

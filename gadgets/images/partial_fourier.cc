@@ -6,9 +6,9 @@
 #include <cmath>
 #include <vector>
 
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/partial/partial_fourier.h"
-#include "gadgets/numerics/partial/window.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/numerics/transforms/partial/partial_fourier.h"
+#include "gadgets/numerics/transforms/partial/window.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

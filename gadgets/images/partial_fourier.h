@@ -14,12 +14,12 @@
 namespace echotrain {
 
 /// Fills the side of k-space that partial Fourier or asymmetric echoes left out, coil by coil, from the acquired side
-/// and the phase of the middle (numerics/partial/partial_fourier.h). Changes the k-space in place. A frame whose lines
-/// have gaps, or have different parts of their samples, passes unchanged, with a warning, as does an axis on which too
-/// little about the centre came to determine the phase: less than a sixteenth of its points on the short side. Meta
-/// attribute partial_fourier: the method and the share of each axis that was acquired ("pocs, y 0.625"). Throws
-/// ClientError for k-space that does not say which lines came. The lines then include the filled ones; where pocs fills
-/// more than one axis, the corners stay 0 and the lines remain the acquired ones.
+/// and the phase of the middle (numerics/transforms/partial/partial_fourier.h). Changes the k-space in place. A frame
+/// whose lines have gaps, or have different parts of their samples, passes unchanged, with a warning, as does an axis
+/// on which too little about the centre came to determine the phase: less than a sixteenth of its points on the short
+/// side. Meta attribute partial_fourier: the method and the share of each axis that was acquired ("pocs, y 0.625").
+/// Throws ClientError for k-space that does not say which lines came. The lines then include the filled ones; where
+/// pocs fills more than one axis, the corners stay 0 and the lines remain the acquired ones.
 class PartialFourier final : public Gadget<KSpace, KSpace> {
  public:
   struct Options {

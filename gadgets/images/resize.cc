@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/layout/rearrange.h"
+#include "gadgets/numerics/core/layout/rearrange.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

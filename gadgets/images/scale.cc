@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

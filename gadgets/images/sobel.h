@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/numerics/images/sobel.h"
+#include "gadgets/numerics/mri/images/sobel.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {

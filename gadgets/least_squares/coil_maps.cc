@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "gadgets/least_squares/middle_of_block.h"
-#include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/espirit/espirit.h"
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/operators/map_products.h"
-#include "gadgets/numerics/reduce/reductions.h"
-#include "gadgets/shared/maps/maps_cache.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
+#include "gadgets/numerics/inverse/operators/map_products.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
+#include "gadgets/numerics/mri/espirit/espirit.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/shared/maps_cache.h"
 
 namespace echotrain {
 

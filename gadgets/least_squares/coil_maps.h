@@ -15,7 +15,7 @@ namespace echotrain {
 /// equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F between S_c and S_c^H. Two sets of maps give
 /// two images to solve for, which add up to the data. Frames of the same reference lines share maps; those of one slice
 /// without any share the maps of its first frame. Throws ClientError when there are too few reference lines for the
-/// method, or none about the centre. Source: see gadgets/numerics/coils/coil_maps.h.
+/// method, or none about the centre. Source: see gadgets/numerics/mri/coils/coil_maps.h.
 class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
  public:
   struct Options {

@@ -9,8 +9,8 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/pcg_notes.h"
 #include "gadgets/least_squares/pcg_options.h"
-#include "gadgets/numerics/solver/pcg.h"
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/team.h"
+#include "gadgets/numerics/inverse/solver/pcg.h"
 
 namespace echotrain {
 

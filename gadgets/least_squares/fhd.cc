@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/off_resonance/off_resonance_normal.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
+#include "gadgets/numerics/transforms/off_resonance/off_resonance_normal.h"
 #include "gadgets/shared/plan_cache.h"
 
 namespace echotrain {

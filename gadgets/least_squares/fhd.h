@@ -11,10 +11,10 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/exact/split_adjoint.h"
+#include "gadgets/numerics/transforms/exact/split_adjoint.h"
+#include "gadgets/shared/field_of_scan.h"
 #include "gadgets/shared/frame_gridder.h"
 #include "gadgets/shared/measurement.h"
-#include "gadgets/shared/off_resonance/field_of_scan.h"
 #include "gadgets/shared/operator_cache.h"
 
 namespace echotrain {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain {
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gadgets/numerics/operators/map_products.h"
+#include "gadgets/numerics/inverse/operators/map_products.h"
 
 namespace echotrain {
 namespace {

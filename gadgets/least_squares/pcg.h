@@ -17,7 +17,7 @@ namespace echotrain {
 
 /// Solves (F^H F + lambda W^H W) x = F^H d for each image of a frame. The history of residuals goes into the image's
 /// meta attributes (pcg_residuals, pcg_iterations, pcg_status). Source: Stone et al., JPDC 68, 2008, sec. 2.2; priors:
-/// see gadgets/numerics/solver/regularizer.h and sobel.h.
+/// see gadgets/numerics/inverse/solver/regularizer.h and sobel.h.
 class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
  public:
   using Options = PcgSolverOptions;

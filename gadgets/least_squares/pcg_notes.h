@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/inverse/solver/pcg.h"
 
 namespace echotrain {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "gadgets/numerics/coils/coil.h"
-#include "gadgets/numerics/images/sobel.h"
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/operators/normal_operator.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/inverse/operators/normal_operator.h"
+#include "gadgets/numerics/mri/coils/coil.h"
+#include "gadgets/numerics/mri/images/sobel.h"
 
 namespace echotrain {
 

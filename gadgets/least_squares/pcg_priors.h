@@ -9,12 +9,12 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/pcg_options.h"
-#include "gadgets/numerics/solver/regularizer.h"
+#include "gadgets/numerics/inverse/solver/regularizer.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {
 
-/// Makes each prior once. Sources: see gadgets/numerics/solver/regularizer.h and sobel.h.
+/// Makes each prior once. Sources: see gadgets/numerics/inverse/solver/regularizer.h and sobel.h.
 class PcgPriors {
  public:
   using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;

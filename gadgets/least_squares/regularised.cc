@@ -10,11 +10,11 @@
 
 #include "gadgets/least_squares/eigenvalues.h"
 #include "gadgets/least_squares/pcg_notes.h"
-#include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/numerics/proximal/discrepancy.h"
-#include "gadgets/numerics/reduce/reductions.h"
-#include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/inverse/proximal/discrepancy.h"
+#include "gadgets/numerics/inverse/solver/pcg.h"
+#include "gadgets/numerics/mri/coils/coil.h"
 
 namespace echotrain {
 namespace {

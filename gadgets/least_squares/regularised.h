@@ -7,15 +7,16 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/regularised_options.h"
-#include "gadgets/numerics/proximal/proximal_solver.h"
+#include "gadgets/numerics/inverse/proximal/proximal_solver.h"
 
 namespace echotrain {
 
-/// Minimises 1/2 |F x - d|^2 + lambda sum_i w_i h_i(x), for the priors h_i of gadgets/numerics/proximal/priors.h: frame
-/// by frame, or over several frames of a series together. Squares are weighed by W as in NormalEquations. The outcome
-/// is in the images' meta attributes (regularised_*). Throws ClientError for several coils without coil maps, or
-/// several sets of these, and for data that are not finite. Sources: see gadgets/numerics/proximal/proximal_solver.h;
-/// compressed sensing in MRI: Lustig, Donoho, Pauly, MRM 58, 2007.
+/// Minimises 1/2 |F x - d|^2 + lambda sum_i w_i h_i(x), for the priors h_i of
+/// gadgets/numerics/inverse/proximal/priors.h: frame by frame, or over several frames of a series together. Squares are
+/// weighed by W as in NormalEquations. The outcome is in the images' meta attributes (regularised_*). Throws
+/// ClientError for several coils without coil maps, or several sets of these, and for data that are not finite.
+/// Sources: see gadgets/numerics/inverse/proximal/proximal_solver.h; compressed sensing in MRI: Lustig, Donoho, Pauly,
+/// MRM 58, 2007.
 class Regularised final : public Gadget<NormalEquations, CoilImages> {
  public:
   using Options = RegularisedOptions;

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "gadgets/api/items.h"
-#include "gadgets/numerics/solver/pcg.h"
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/team.h"
+#include "gadgets/numerics/inverse/solver/pcg.h"
 
 namespace echotrain {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "gadgets/numerics/nlinv/frame_median.h"
+#include "gadgets/numerics/inverse/nlinv/frame_median.h"
 
 namespace echotrain {
 

@@ -10,7 +10,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/nlinv/nlinv_options.h"
-#include "gadgets/numerics/nlinv/nlinv.h"
+#include "gadgets/numerics/inverse/nlinv/nlinv.h"
 
 namespace echotrain {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "gadgets/api/parameters.h"
-#include "gadgets/numerics/nlinv/frame_median.h"
-#include "gadgets/numerics/nlinv/nlinv.h"
+#include "gadgets/numerics/inverse/nlinv/frame_median.h"
+#include "gadgets/numerics/inverse/nlinv/nlinv.h"
 
 namespace echotrain {
 

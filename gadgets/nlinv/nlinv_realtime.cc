@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gadgets/numerics/operators/normal_operator.h"
+#include "gadgets/numerics/inverse/operators/normal_operator.h"
 #include "gadgets/shared/plan_cache.h"
 
 namespace echotrain {

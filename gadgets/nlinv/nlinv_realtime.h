@@ -8,7 +8,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/nlinv/nlinv_frames.h"
-#include "gadgets/numerics/nlinv/gridded_frame.h"
+#include "gadgets/numerics/inverse/nlinv/gridded_frame.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {
@@ -17,7 +17,7 @@ namespace echotrain {
 /// Newton steps, for its image and all sensitivities; the first frame begins at a constant image and no sensitivities.
 /// Samples are gridded as they come, and F^H W F is a convolution made from the frame's own samples, without a plan for
 /// their trajectory. The first frame waits for the device twice, later ones once. The image's meta attributes report
-/// the outcome (nlinv_*). Throws ClientError for 3D encodings. Sources: gadgets/numerics/nlinv/nlinv.h.
+/// the outcome (nlinv_*). Throws ClientError for 3D encodings. Sources: gadgets/numerics/inverse/nlinv/nlinv.h.
 class NlinvRealtime final : public Gadget<Samples, CoilImages> {
  public:
   using Options = NlinvRealtimeOptions;

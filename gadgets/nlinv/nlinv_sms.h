@@ -7,7 +7,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/nlinv/nlinv_frames.h"
-#include "gadgets/numerics/nlinv/phased_frame.h"
+#include "gadgets/numerics/inverse/nlinv/phased_frame.h"
 #include "gadgets/shared/sms/sms_scan.h"
 
 namespace echotrain {
@@ -25,7 +25,7 @@ namespace echotrain {
 ///
 /// Warnings and ClientErrors: those of CgSenseSms and NlinvRealtime.
 ///
-/// Source: Rosenzweig et al., MRM 79, 2018; gadgets/numerics/nlinv/nlinv.h.
+/// Source: Rosenzweig et al., MRM 79, 2018; gadgets/numerics/inverse/nlinv/nlinv.h.
 class NlinvSms final : public Gadget<Readouts, CoilImages> {
  public:
   struct Options : SmsOptions, NlinvRealtimeOptions {};

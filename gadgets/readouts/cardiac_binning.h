@@ -16,7 +16,7 @@
 #include "gadgets/readouts/gating/day_clock.h"
 #include "gadgets/readouts/gating/stamp_check.h"
 #include "gadgets/readouts/heartbeats.h"
-#include "gadgets/shared/held/paid_allocator.h"
+#include "gadgets/shared/paid_allocator.h"
 
 namespace echotrain {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "gadgets/numerics/coils/compression.h"
+#include "gadgets/numerics/mri/coils/compression.h"
 
 namespace echotrain {
 namespace {

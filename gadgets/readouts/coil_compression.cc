@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "gadgets/shared/held/bytes_beside_data.h"
-#include "gadgets/shared/lines/slice_coils.h"
+#include "gadgets/shared/bytes_beside_data.h"
 #include "gadgets/shared/measurement.h"
+#include "gadgets/shared/slice_coils.h"
 
 namespace echotrain {
 namespace {

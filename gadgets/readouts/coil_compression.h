@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/numerics/coils/compression.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/mri/coils/compression.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain {
 

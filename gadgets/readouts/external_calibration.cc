@@ -8,7 +8,7 @@
 #include <limits>
 #include <numbers>
 
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/team.h"
 #include "gadgets/shared/scan_port.h"
 #include "gadgets/shared/store/coil_labels.h"
 #include "protocol/data/device.h"

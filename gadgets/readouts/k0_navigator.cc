@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gadgets/numerics/epi/line_changes.h"
-#include "gadgets/shared/held/bytes_beside_data.h"
+#include "gadgets/numerics/mri/epi/line_changes.h"
+#include "gadgets/shared/bytes_beside_data.h"
 
 namespace echotrain {
 namespace {

@@ -6,10 +6,10 @@
 #include <map>
 #include <stdexcept>
 
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/team.h"
 #include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_view.h"
 #include "gadgets/shared/store/coil_labels.h"
-#include "gadgets/shared/view/scan_view.h"
 #include "protocol/data/device.h"
 
 namespace echotrain {

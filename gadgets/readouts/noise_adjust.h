@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/mri/coils/coil.h"
 #include "gadgets/shared/store/noise_store.h"
 
 namespace echotrain {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/shared/held/paid_allocator.h"
 #include "gadgets/shared/measurement.h"
+#include "gadgets/shared/paid_allocator.h"
 
 namespace echotrain {
 

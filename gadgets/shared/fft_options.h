@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "gadgets/api/parameters.h"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain {
 

@@ -13,7 +13,7 @@
 #include "gadgets/api/items.h"
 #include "gadgets/api/parameters.h"
 #include "gadgets/api/scan.h"
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "gadgets/shared/measurement.h"
 #include "gadgets/shared/plan_cache.h"
 

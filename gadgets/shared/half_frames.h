@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gadgets/api/any_gadget.h"
-#include "gadgets/numerics/fft/line_images.h"
+#include "gadgets/numerics/transforms/fft/line_images.h"
 
 namespace echotrain {
 

@@ -9,9 +9,9 @@
 
 #include "gadgets/api/items.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/numerics/exact/direct_transform.h"
-#include "gadgets/numerics/nufft/nufft.h"
-#include "gadgets/numerics/toeplitz/toeplitz.h"
+#include "gadgets/numerics/transforms/exact/direct_transform.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
+#include "gadgets/numerics/transforms/toeplitz/toeplitz.h"
 #include "gadgets/shared/device_cache.h"
 #include "gadgets/shared/store/array_store.h"
 

@@ -11,7 +11,7 @@
 #include "gadgets/api/items.h"
 #include "gadgets/api/scan.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/trajectory/gradient_delays.h"
+#include "gadgets/numerics/mri/trajectory/gradient_delays.h"
 #include "gadgets/trajectories/readout_geometry.h"
 
 namespace echotrain {

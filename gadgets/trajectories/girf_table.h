@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gadgets/api/scan.h"
-#include "gadgets/numerics/trajectory/girf.h"
+#include "gadgets/numerics/mri/trajectory/girf.h"
 
 namespace echotrain {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gadgets/api/items.h"
-#include "gadgets/numerics/trajectory/spokes.h"
+#include "gadgets/numerics/mri/trajectory/spokes.h"
 #include "gadgets/shared/measurement.h"
 #include "protocol/data/header.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "gadgets/shared/held/bytes_beside_data.h"
+#include "gadgets/shared/bytes_beside_data.h"
 #include "gadgets/trajectories/girf_table.h"
 
 namespace echotrain {

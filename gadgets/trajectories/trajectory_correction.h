@@ -12,15 +12,16 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/trajectory/girf.h"
-#include "gadgets/numerics/trajectory/gradient_delays.h"
+#include "gadgets/numerics/mri/trajectory/girf.h"
+#include "gadgets/numerics/mri/trajectory/gradient_delays.h"
 #include "gadgets/trajectories/delay_finder.h"
 #include "gadgets/trajectories/readout_geometry.h"
 
 namespace echotrain {
 
 /// Moves the positions of non-Cartesian readouts, by one of
-///   ring, cross_correlation  delays estimated from the data's first spokes (numerics/trajectory/gradient_delays.h),
+///   ring, cross_correlation  delays estimated from the data's first spokes
+///   (numerics/mri/trajectory/gradient_delays.h),
 ///                            separately for each orientation of a slice
 ///   given                    delays x, y, xy
 ///   girf                     the gradients' impulse responses, turned into the slice's axes by the directions of heads

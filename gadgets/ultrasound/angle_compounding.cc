@@ -1,6 +1,6 @@
 #include "gadgets/ultrasound/angle_compounding.h"
 
-#include "gadgets/numerics/ultrasound/plane_wave.h"
+#include "gadgets/numerics/mri/ultrasound/plane_wave.h"
 
 namespace echotrain {
 

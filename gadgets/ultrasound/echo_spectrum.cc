@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/ultrasound/plane_wave.h"
+#include "gadgets/numerics/mri/ultrasound/plane_wave.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/ultrasound/echo_geometry.h"
 
 namespace echotrain {

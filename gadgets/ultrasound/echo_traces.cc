@@ -6,8 +6,8 @@
 #include <numbers>
 #include <utility>
 
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/ultrasound/echo_geometry.h"
 
 namespace echotrain {

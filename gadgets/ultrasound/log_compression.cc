@@ -1,7 +1,7 @@
 #include "gadgets/ultrasound/log_compression.h"
 
-#include "gadgets/numerics/reduce/reductions.h"
-#include "gadgets/numerics/ultrasound/plane_wave.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
+#include "gadgets/numerics/mri/ultrasound/plane_wave.h"
 
 namespace echotrain {
 

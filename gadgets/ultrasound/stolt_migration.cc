@@ -6,7 +6,7 @@
 #include <limits>
 #include <numbers>
 
-#include "gadgets/numerics/ultrasound/plane_wave.h"
+#include "gadgets/numerics/mri/ultrasound/plane_wave.h"
 #include "gadgets/ultrasound/echo_geometry.h"
 
 namespace echotrain {

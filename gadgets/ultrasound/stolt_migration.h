@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {

@@ -9,7 +9,7 @@
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/device.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "server/health/canary.h"
 
 namespace echotrain::server {

@@ -1,11 +1,11 @@
 // This part is the ports for those who watch over the server, and the live page.
-#include "server/admin/admin.h"
+#include "server/console/admin/admin.h"
 
 #include <memory>
 #include <utility>
 
-#include "server/admin/agent.h"
-#include "server/live/live_board.h"
+#include "server/console/admin/agent.h"
+#include "server/console/live/live_board.h"
 #include "server/parts/parts.h"
 
 namespace echotrain::server {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/device_memory.h"
-#include "gadgets/numerics/team/communicator.h"
+#include "gadgets/numerics/core/team/communicator.h"
 
 namespace echotrain::server {
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "gadgets/engine/host/host_parameters.h"
-#include "gadgets/numerics/cuda/receive_memory.h"
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/cuda/receive_memory.h"
+#include "gadgets/numerics/core/team/team.h"
 #include "gadgets/shared/scan_port.h"
 #include "protocol/data/meta.h"
 #include "protocol/files/asset_folder.h"

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/cuda/completions.h"
+#include "gadgets/numerics/core/cuda/completions.h"
 #include "gadgets/shared/store/noise_store.h"
 #include "server/base/log.h"
 #include "server/session/parts.h"

@@ -11,8 +11,8 @@
 
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/cuda/receive_memory.h"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/core/cuda/receive_memory.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "protocol/wire/slab_pool.h"
 #include "server/base/log.h"
 #include "server/base/priority.h"

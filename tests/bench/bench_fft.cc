@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "gadgets/engine/pipeline.h"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "protocol/data/header.h"
 #ifdef ECHOTRAIN_HAS_CUDA
 #include "tests/bench/bench_fft.h"

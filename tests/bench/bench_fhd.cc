@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "clients/cpp/simulate/subject/phantom.h"
-#include "gadgets/numerics/exact/direct_transform.h"
-#include "gadgets/numerics/nufft/nufft.h"
-#include "gadgets/numerics/toeplitz/toeplitz.h"
-#include "tests/bench/fhd/float64_sums.h"
+#include "gadgets/numerics/transforms/exact/direct_transform.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
+#include "gadgets/numerics/transforms/toeplitz/toeplitz.h"
+#include "tests/bench/float64_sums.h"
 #include "tests/support/bench_resources.h"
 
 namespace {

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/numerics/coils/coil.h"
-#include "gadgets/numerics/density/density_pipe_menon.h"
+#include "gadgets/numerics/mri/coils/coil.h"
+#include "gadgets/numerics/mri/density/density_pipe_menon.h"
 #include "tests/bench/machine.h"
 #include "tests/bench/nufft/nufft_cases.h"
 #include "tests/bench/nufft/nufft_errors.h"

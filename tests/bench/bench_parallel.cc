@@ -18,7 +18,7 @@
 
 #include "gadgets/encoding/calibration_maps.h"
 #include "gadgets/encoding/parallel_weights.h"
-#include "gadgets/numerics/parallel/unmixing.h"
+#include "gadgets/numerics/mri/parallel/unmixing.h"
 #include "gadgets/shared/sampled_lines.h"
 #include "tests/bench/timing.h"
 #include "tests/support/bench_resources.h"

@@ -23,10 +23,10 @@
 #include <tuple>
 #include <vector>
 
-#include "gadgets/numerics/exact/direct_transform.h"
-#include "gadgets/numerics/exact/split_adjoint.h"
-#include "gadgets/numerics/solver/pcg.h"
-#include "gadgets/numerics/toeplitz/toeplitz.h"
+#include "gadgets/numerics/inverse/solver/pcg.h"
+#include "gadgets/numerics/transforms/exact/direct_transform.h"
+#include "gadgets/numerics/transforms/exact/split_adjoint.h"
+#include "gadgets/numerics/transforms/toeplitz/toeplitz.h"
 #include "tests/support/bench_resources.h"
 
 /// Computes, in sincos_loop.cc, image[0] = sum_s (re + i im)_s exp(2 pi i k_s . (x, y, z)).

@@ -24,9 +24,9 @@
 
 #include "clients/cpp/simulate/ultrasound.h"
 #include "gadgets/engine/pipeline.h"
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/nufft/nufft.h"
-#include "gadgets/numerics/ultrasound/plane_wave.h"
+#include "gadgets/numerics/mri/ultrasound/plane_wave.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "protocol/data/header.h"
 #include "tests/bench/das/das.h"
 #include "tests/bench/device_graph.h"

@@ -1,7 +1,7 @@
 // Images are in the object's units: an object of amplitude 1 has value 1, at its place, by every way of sampling.
 #include "tests/gadgets/blob.h"
 
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 
 namespace echotrain::testing {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "gadgets/engine/pipeline.h"
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/team.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
 #include "tests/support/expected_cuda.h"

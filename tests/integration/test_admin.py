@@ -311,7 +311,7 @@ def test_dashboard_and_docs_name_metrics_that_exist(own_server):
     found = metrics(own_server)
     exist = {found.family(name) for name in found.names()}
     # Figures that only a GPU or a DICOM peer has are looked up in the source.
-    source = (SOURCE / "server" / "admin" / "metrics_present.cc").read_text()
+    source = (SOURCE / "server" / "console" / "admin" / "metrics_present.cc").read_text()
     exist |= set(re.findall(r'"(echotrain_(?:gpu|dicom)_[a-z_]+)"', source))
 
     dashboard = json.loads((OPERATIONS / "grafana.json").read_text())

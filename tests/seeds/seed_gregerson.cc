@@ -21,8 +21,8 @@
 #include <random>
 #include <string>
 
-#include "gadgets/numerics/nufft/kaiser_bessel.h"
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/transforms/nufft/kaiser_bessel.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "tests/support/bench_resources.h"
 
 namespace echotrain::seed {

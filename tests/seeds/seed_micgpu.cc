@@ -23,8 +23,8 @@
 #include <random>
 #include <string>
 
-#include "gadgets/numerics/images/sobel.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
+#include "gadgets/numerics/mri/images/sobel.h"
 #include "tests/support/bench_resources.h"
 
 namespace echotrain::seed {

@@ -32,7 +32,7 @@
 #include <string>
 #include <thread>
 
-#include "gadgets/numerics/exact/split_adjoint.h"
+#include "gadgets/numerics/transforms/exact/split_adjoint.h"
 #include "tests/seeds/seed_stone_images.h"
 #include "tests/support/bench_resources.h"
 

@@ -8,8 +8,8 @@
 #include "clients/cpp/simulate/simulate.h"
 #include "clients/cpp/simulate/truth.h"
 #include "gadgets/engine/pipeline.h"
-#include "gadgets/numerics/solver/pcg.h"
-#include "gadgets/numerics/toeplitz/toeplitz.h"
+#include "gadgets/numerics/inverse/solver/pcg.h"
+#include "gadgets/numerics/transforms/toeplitz/toeplitz.h"
 #include "protocol/data/header.h"
 #include "tests/support/bench_resources.h"
 

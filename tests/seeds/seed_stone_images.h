@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/numerics/solver/linear_operator.h"
+#include "gadgets/numerics/inverse/solver/linear_operator.h"
 #include "protocol/data/messages.h"
 #include "tests/seeds/seed_stone.h"
 

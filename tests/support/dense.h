@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/solver/regularizer.h"
+#include "gadgets/numerics/inverse/solver/regularizer.h"
 
 namespace echotrain::testing {
 

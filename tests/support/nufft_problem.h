@@ -7,8 +7,8 @@
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/nufft/kaiser_bessel.h"
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/transforms/nufft/kaiser_bessel.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 

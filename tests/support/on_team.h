@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/team.h"
 #include "tests/support/expected_cuda.h"
 
 namespace echotrain::testing {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "gadgets/numerics/solver/pcg.h"
-#include "gadgets/numerics/team/ranks.h"
+#include "gadgets/numerics/core/team/ranks.h"
+#include "gadgets/numerics/inverse/solver/pcg.h"
 #include "tests/support/backends.h"
 #include "tests/support/resources.h"
 #include "tests/support/solver_problem.h"

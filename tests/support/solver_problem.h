@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "gadgets/numerics/toeplitz/toeplitz.h"
+#include "gadgets/numerics/transforms/toeplitz/toeplitz.h"
 #include "tests/support/backends.h"
 #include "tests/support/dense.h"
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <vector>
 
-#include "gadgets/numerics/exact/split_adjoint.h"
-#include "gadgets/numerics/team/team.h"
+#include "gadgets/numerics/core/team/team.h"
+#include "gadgets/numerics/transforms/exact/split_adjoint.h"
 #include "tests/support/backends.h"
 #include "tests/support/solver_problem.h"
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/team/ranks.h"
+#include "gadgets/numerics/core/team/ranks.h"
 
 namespace echotrain::testing {
 

@@ -7,7 +7,7 @@
 
 #include "clients/cpp/cli/ranks.h"
 #include "gadgets/engine/ranked_pipeline.h"
-#include "gadgets/numerics/team/ranks_mpi.h"
+#include "gadgets/numerics/core/team/ranks_mpi.h"
 #include "gadgets/shared/resource_options.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "clients/cpp/base/pixels.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
 #include "protocol/files/dataset.h"
 
 namespace echotrain::client {

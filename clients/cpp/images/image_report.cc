@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "clients/cpp/images/png_writer.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
 
 namespace echotrain::client {
 namespace {

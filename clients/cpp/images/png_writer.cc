@@ -6,7 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
 
 namespace echotrain::client {
 

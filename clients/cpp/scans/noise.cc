@@ -15,7 +15,7 @@
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/connection/query.h"
 #include "clients/cpp/connection/remote_options.h"
-#include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/mri/coils/coil.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
 #include "protocol/files/dataset.h"

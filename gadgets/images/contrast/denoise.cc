@@ -4,9 +4,9 @@
 
 #include <stdexcept>
 
-#include "gadgets/numerics/images/non_local_means.h"
-#include "gadgets/numerics/images/pixels.h"
-#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/mri/images/non_local_means.h"
+#include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

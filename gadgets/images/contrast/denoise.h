@@ -11,8 +11,8 @@
 namespace echotrain {
 
 /// Every voxel becomes a mean of voxels about it, weighted by how much their surroundings look alike
-/// (gadgets/numerics/images/non_local_means.h has formula and sources): edges stay, noise goes. Channels are denoised
-/// separately.
+/// (gadgets/numerics/mri/images/non_local_means.h has formula and sources): edges stay, noise goes. Channels are
+/// denoised separately.
 ///
 /// Noise level: `noise_level`, the standard deviation of the noise's real and imaginary part in the image's unit; where
 /// that is 0, 1 for images in units of SNR, else the estimate from the finest details of a series' first image, for

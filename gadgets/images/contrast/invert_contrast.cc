@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "gadgets/numerics/images/pixels.h"
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
+#include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "gadgets/least_squares/coil_maps.h"
-#include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/operators/normal_operator.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/inverse/operators/normal_operator.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
 
 namespace echotrain {
 namespace {

@@ -11,7 +11,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
 #include "gadgets/least_squares/realtime/like_frames.h"
-#include "gadgets/numerics/solver/fixed_cg.h"
+#include "gadgets/numerics/inverse/solver/fixed_cg.h"
 
 namespace echotrain {
 

@@ -2,8 +2,8 @@
 
 #include <bit>
 
-#include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/solver/fixed_cg.h"
+#include "gadgets/numerics/inverse/solver/fixed_cg.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
 
 namespace echotrain {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gadgets/least_squares/coil_maps.h"
-#include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/shared/plan_cache.h"
 
 namespace echotrain {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "gadgets/least_squares/coil_maps.h"
-#include "gadgets/numerics/coils/coil.h"
-#include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/layout/running_mean.h"
-#include "gadgets/numerics/operators/map_products.h"
+#include "gadgets/numerics/core/layout/running_mean.h"
+#include "gadgets/numerics/inverse/operators/map_products.h"
+#include "gadgets/numerics/mri/coils/coil.h"
+#include "gadgets/numerics/mri/coils/coil_maps.h"
 
 namespace echotrain {
 namespace {

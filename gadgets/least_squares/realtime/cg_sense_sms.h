@@ -10,10 +10,10 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
 #include "gadgets/least_squares/realtime/like_frames.h"
-#include "gadgets/numerics/nufft/nufft.h"
-#include "gadgets/numerics/scatter/scatter.h"
-#include "gadgets/numerics/solver/fixed_cg.h"
-#include "gadgets/numerics/toeplitz/frame_toeplitz.h"
+#include "gadgets/numerics/inverse/solver/fixed_cg.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
+#include "gadgets/numerics/transforms/scatter/scatter.h"
+#include "gadgets/numerics/transforms/toeplitz/frame_toeplitz.h"
 #include "gadgets/shared/sms/sms_scan.h"
 
 namespace echotrain {

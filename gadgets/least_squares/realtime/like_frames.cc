@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
 
 namespace echotrain {
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "gadgets/api/scan.h"
-#include "gadgets/numerics/layout/running_mean.h"
-#include "gadgets/numerics/solver/fixed_cg.h"
+#include "gadgets/numerics/core/layout/running_mean.h"
+#include "gadgets/numerics/inverse/solver/fixed_cg.h"
 
 namespace echotrain {
 

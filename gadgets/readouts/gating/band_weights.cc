@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "gadgets/numerics/coils/compression.h"
+#include "gadgets/numerics/mri/coils/compression.h"
 
 namespace echotrain {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "gadgets/numerics/layout/rearrange.h"
+#include "gadgets/numerics/core/layout/rearrange.h"
 
 namespace echotrain {
 namespace {

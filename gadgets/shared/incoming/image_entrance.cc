@@ -11,7 +11,7 @@
 #include <string>
 
 #include "gadgets/api/errors.h"
-#include "gadgets/numerics/images/pixels.h"
+#include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 #include "protocol/data/layout.h"
 

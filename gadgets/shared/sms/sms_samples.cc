@@ -9,8 +9,8 @@
 #include <numbers>
 #include <utility>
 
-#include "gadgets/numerics/density/density.h"
-#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/mri/density/density.h"
 
 namespace echotrain {
 namespace {

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/numerics/coils/coil_maps_ops.h"
 #include "gadgets/numerics/core/dispatch.h"
-#include "gadgets/numerics/espirit/espirit.h"
-#include "gadgets/numerics/espirit/espirit_ops.h"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/mri/coils/coil_maps_ops.h"
+#include "gadgets/numerics/mri/espirit/espirit.h"
+#include "gadgets/numerics/mri/espirit/espirit_ops.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "tests/bench/timing.h"
 #include "tests/support/bench_resources.h"
 

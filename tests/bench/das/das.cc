@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain::bench {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
-#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
 #include "tests/bench/das/das.h"
 
 namespace echotrain::bench {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 
 namespace echotrain::bench {
 

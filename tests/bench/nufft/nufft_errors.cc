@@ -8,7 +8,7 @@
 #include <random>
 
 #include "gadgets/numerics/core/clones.h"
-#include "gadgets/numerics/exact/direct_transform.h"
+#include "gadgets/numerics/transforms/exact/direct_transform.h"
 
 namespace echotrain::bench {
 

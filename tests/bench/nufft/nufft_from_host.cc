@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "gadgets/numerics/coils/coil.h"
-#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/mri/coils/coil.h"
 #include "tests/bench/nufft/nufft_copy_coils.h"
 #include "tests/bench/timing.h"
 #include "tests/support/bench_resources.h"

@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/numerics/nlinv/gridded_frame.h"
-#include "gadgets/numerics/nlinv/nlinv_ops.h"
-#include "gadgets/numerics/nlinv/phased_frame.h"
-#include "gadgets/numerics/scatter/scatter.h"
-#include "gadgets/numerics/solver/fixed_cg.h"
-#include "gadgets/numerics/toeplitz/frame_toeplitz.h"
+#include "gadgets/numerics/inverse/nlinv/gridded_frame.h"
+#include "gadgets/numerics/inverse/nlinv/nlinv_ops.h"
+#include "gadgets/numerics/inverse/nlinv/phased_frame.h"
+#include "gadgets/numerics/inverse/solver/fixed_cg.h"
+#include "gadgets/numerics/transforms/scatter/scatter.h"
+#include "gadgets/numerics/transforms/toeplitz/frame_toeplitz.h"
 #include "tests/support/bench_resources.h"
 #ifdef ECHOTRAIN_HAS_CUDA
 #include "tests/bench/device_graph.h"

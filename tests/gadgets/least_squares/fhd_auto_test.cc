@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "gadgets/api/items.h"
-#include "gadgets/numerics/operators/normal_operator.h"
+#include "gadgets/numerics/inverse/operators/normal_operator.h"
 #include "tests/gadgets/blob.h"
 #include "tests/support/direct_sum.h"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "server/admin/metrics_present.h"
+#include "server/console/admin/metrics_present.h"
 #include "tests/server/http_client.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"

@@ -11,8 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "gadgets/numerics/core/cuda/completions.h"
 #include "gadgets/numerics/core/thread_pool.h"
-#include "gadgets/numerics/cuda/completions.h"
 #include "server/session/environment.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"

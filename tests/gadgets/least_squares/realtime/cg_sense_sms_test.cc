@@ -1,7 +1,7 @@
 // cg_sense_sms: slices that were excited at once, simulated in float64, told apart again.
 #include <gmock/gmock.h>
 
-#include "tests/gadgets/shared/sms/slices.h"
+#include "tests/gadgets/shared/slices.h"
 
 namespace echotrain::testing {
 namespace {

@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/fft/fft.h"
-#include "gadgets/numerics/nufft/nufft.h"
-#include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/numerics/core/reduce/reductions.h"
+#include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/numerics/transforms/nufft/nufft.h"
 
 namespace echotrain::numerics {
 namespace {

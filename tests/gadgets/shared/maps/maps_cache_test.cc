@@ -1,5 +1,5 @@
 // ESPIRiT's maps that scans of the same reference lines share.
-#include "gadgets/shared/maps/maps_cache.h"
+#include "gadgets/shared/maps_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,13 @@
+// One iteration of FISTA, the accelerated proximal gradient method.
+#pragma once
+
+#include <memory>
+
+#include "gadgets/numerics/inverse/proximal/proximal_parts.h"
+
+namespace echotrain::numerics {
+
+std::unique_ptr<ProximalIteration> make_fista(Context& context, const ProximalProblem& problem,
+                                              const ProximalOptions& options, DeviceView<const cfloat> start);
+
+}  // namespace echotrain::numerics

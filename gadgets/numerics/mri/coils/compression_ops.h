@@ -1,0 +1,18 @@
+// The operations of coil compression of each backend; arguments were checked.
+#pragma once
+
+#include "gadgets/numerics/core/backends.h"
+#include "gadgets/numerics/mri/coils/compression.h"
+
+namespace echotrain::numerics {
+
+// clang-format off
+ECHOTRAIN_BACKENDS(
+void add_coil_gram(Context& context, DeviceView<const cfloat> data, std::int64_t first, std::int64_t last,
+                   DeviceView<cdouble> gram);
+void add_coil_grams(Context& context, DeviceView<const cfloat> data, DeviceView<cdouble> grams);
+void compress(Context& context, DeviceView<const cfloat> matrix, DeviceView<const cfloat> data, DeviceView<cfloat> to);
+)
+// clang-format on
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,60 @@
+#include "server/console/admin/admin_actions.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string>
+
+#include "server/base/log.h"
+
+namespace echotrain::server {
+
+namespace {
+
+constexpr unsigned kAccepted = 202, kUnauthorized = 401, kForbidden = 403, kNoSession = 404;
+
+/// The number in "/sessions/7/stop".
+std::optional<std::uint64_t> session_to_stop(std::string_view path) {
+  constexpr std::string_view kBefore = "/sessions/", kAfter = "/stop";
+  if (!path.starts_with(kBefore) || !path.ends_with(kAfter) || path.size() <= kBefore.size() + kAfter.size())
+    return std::nullopt;
+  const std::string_view number = path.substr(kBefore.size(), path.size() - kBefore.size() - kAfter.size());
+  std::uint64_t id = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
+  if (error != std::errc() || end != number.data() + number.size()) return std::nullopt;
+  return id;
+}
+
+std::string_view bearer_token(std::string_view authorization) {
+  constexpr std::string_view kScheme = "Bearer ";
+  return authorization.starts_with(kScheme) ? authorization.substr(kScheme.size()) : std::string_view();
+}
+
+AdminPage page(unsigned status, std::string text) {
+  AdminPage page;
+  page.status = status;
+  page.body = std::move(text);
+  return page;
+}
+
+}  // namespace
+
+bool is_action(std::string_view path) { return session_to_stop(path).has_value(); }
+
+AdminPage admin_action(const AdminOrder& order, const Environment& environment, const StopSession& stop_session) {
+  if (!environment.admin_tokens)
+    return page(kForbidden, "nobody may stop sessions here; the option admin.token_file names those who may\n");
+  if (!order.logged_in && !environment.admin_tokens->contain(bearer_token(order.authorization))) {
+    if (environment.log_bounds->may_write("admin port"))
+      write_log(LogLevel::warning,
+                fmt::format("admin port: {} asked for {} without a valid token", order.peer, order.path));
+    return page(kUnauthorized, "this takes a header 'Authorization: Bearer TOKEN' with a token of admin.token_file\n");
+  }
+  const std::uint64_t id = session_to_stop(order.path).value();
+  if (!stop_session || !stop_session(id, {"stopped", "an administrator of the server has stopped this session"}))
+    return page(kNoSession, fmt::format("there is no session {}\n", id));
+  write_log(LogLevel::warning, fmt::format("admin port: {} stops session {}", order.peer, id));
+  return page(kAccepted, fmt::format("session {} is being stopped\n", id));
+}
+
+}  // namespace echotrain::server

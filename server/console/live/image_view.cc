@@ -1,0 +1,201 @@
+#include "server/console/live/image_view.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "protocol/data/layout.h"
+
+namespace echotrain::server {
+
+namespace {
+
+struct Plane {
+  std::size_t width = 0, height = 0;
+  std::vector<float> values;
+};
+
+template <class T>
+void read(std::span<const std::byte> bytes, std::size_t first, ViewPart part, std::vector<float>& to) {
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    T value{};
+    std::memcpy(&value, bytes.data() + (first + i) * sizeof(T), sizeof(T));
+    if constexpr (requires { value.imag(); })
+      to[i] = static_cast<float>(part == ViewPart::phase ? std::arg(value) : std::abs(value));
+    else
+      to[i] = static_cast<float>(value);
+  }
+}
+
+bool is_complex(const protocol::ImageHeader& head) { return head.data_type == 7 || head.data_type == 8; }
+
+Plane plane_of(const protocol::Image& image, std::size_t channel, std::size_t z, ViewPart part) {
+  const protocol::ImageHeader& head = image.head;
+  Plane plane{head.matrix_size[0], head.matrix_size[1], {}};
+  const std::size_t size = plane.width * plane.height, first = (channel * head.matrix_size[2] + z) * size;
+  const std::span<const std::byte> bytes = image.pixels.bytes;
+  const std::size_t each = protocol::bytes_per_pixel(head.data_type);
+  // Nothing is sent of an image that has fewer pixels than its header says: the header alone must not take memory.
+  if (each == 0 || (first + size) * each > bytes.size()) return {};
+  plane.values.resize(size);
+  switch (head.data_type) {
+    case 1:
+      read<std::uint16_t>(bytes, first, part, plane.values);
+      break;
+    case 2:
+      read<std::int16_t>(bytes, first, part, plane.values);
+      break;
+    case 3:
+      read<std::uint32_t>(bytes, first, part, plane.values);
+      break;
+    case 4:
+      read<std::int32_t>(bytes, first, part, plane.values);
+      break;
+    case 5:
+      read<float>(bytes, first, part, plane.values);
+      break;
+    case 6:
+      read<double>(bytes, first, part, plane.values);
+      break;
+    case 7:
+      read<std::complex<float>>(bytes, first, part, plane.values);
+      break;
+    case 8:
+      read<std::complex<double>>(bytes, first, part, plane.values);
+      break;
+    default:
+      break;
+  }
+  return plane;
+}
+
+/// `mean`: of the pixels that one stands for, else the first of them.
+Plane shrunk(const Plane& plane, std::size_t by, bool mean) {
+  Plane small{(plane.width + by - 1) / by, (plane.height + by - 1) / by, {}};
+  small.values.resize(small.width * small.height);
+  for (std::size_t y = 0; y < small.height; ++y)
+    for (std::size_t x = 0; x < small.width; ++x) {
+      const std::size_t end_y = std::min(plane.height, (y + 1) * by), end_x = std::min(plane.width, (x + 1) * by);
+      float sum = 0;
+      for (std::size_t v = y * by; v < end_y; ++v)
+        for (std::size_t u = x * by; u < end_x; ++u) sum += plane.values[v * plane.width + u];
+      const auto pixels = static_cast<float>((end_y - y * by) * (end_x - x * by));
+      small.values[y * small.width + x] = mean ? sum / pixels : plane.values[y * by * plane.width + x * by];
+    }
+  return small;
+}
+
+const char* type_name(const protocol::ImageHeader& head) {
+  switch (head.image_type) {
+    case 1:
+      return "magnitude";
+    case 2:
+      return "phase";
+    case 3:
+      return "real";
+    case 4:
+      return "imaginary";
+    case 5:
+      return "complex";
+    default:
+      return is_complex(head) ? "complex" : "image";
+  }
+}
+
+nlohmann::ordered_json json_of(const KeptImage& kept) {
+  const protocol::ImageHeader& head = kept.image.head;
+  const auto list = [](const auto& values) { return std::vector<double>(std::begin(values), std::end(values)); };
+  // The header is as on the wire, so that its floats may lie at any even address.
+  const auto three = [](const void* floats) {
+    std::array<float, 3> values{};
+    std::memcpy(values.data(), floats, sizeof(values));
+    return std::vector<double>(values.begin(), values.end());
+  };
+  return {{"number", kept.number},
+          {"scan", kept.session},
+          {"series", head.image_series_index},
+          {"index", head.image_index},
+          {"type", type_name(head)},
+          {"complex", is_complex(head)},
+          {"slice", head.slice},
+          {"contrast", head.contrast},
+          {"phase", head.phase},
+          {"repetition", head.repetition},
+          {"set", head.set},
+          {"average", head.average},
+          {"matrix", list(head.matrix_size)},
+          {"channels", head.channels},
+          {"fov_mm", three(&head.field_of_view)},
+          {"position", three(&head.position)},
+          {"read_dir", three(&head.read_dir)},
+          {"phase_dir", three(&head.phase_dir)},
+          {"slice_dir", three(&head.slice_dir)}};
+}
+
+std::string dumped(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::vector<float> plane_values(const protocol::Image& image, std::size_t channel, std::size_t z, ViewPart part) {
+  return plane_of(image, channel, z, part).values;
+}
+
+std::string view_of(const KeptImage& kept, const ViewWish& wish) {
+  const protocol::ImageHeader& head = kept.image.head;
+  const auto within = [](int value, std::size_t count) {
+    return std::min(static_cast<std::size_t>(std::max(0, value)), std::max<std::size_t>(1, count) - 1);
+  };
+  const std::size_t channel = within(wish.channel, head.channels), z = within(wish.z, head.matrix_size[2]);
+  const bool phases = is_complex(head) ? wish.part == ViewPart::phase : head.image_type == 2;
+  Plane plane = plane_of(kept.image, channel, z, wish.part);
+  float low = std::numeric_limits<float>::infinity(), high = -low;
+  for (const float value : plane.values)
+    if (std::isfinite(value)) {
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  const bool any = low <= high;
+  if (wish.shrink > 1) plane = shrunk(plane, static_cast<std::size_t>(wish.shrink), !phases);
+  nlohmann::ordered_json json = json_of(kept);
+  json["z"] = z;
+  json["channel"] = channel;
+  json["part"] = phases ? "phase" : "magnitude";
+  json["low"] = any ? low : 0;
+  json["high"] = any ? high : 0;
+  json["shrink"] = wish.shrink;
+  json["width"] = plane.width;
+  json["height"] = plane.height;
+  std::string text = dumped(json);
+  text.resize((text.size() + 3) / 4 * 4, ' ');
+  const auto length = static_cast<std::uint32_t>(text.size());
+  std::string out(reinterpret_cast<const char*>(&length), sizeof(length));
+  out += text;
+  out.append(reinterpret_cast<const char*>(plane.values.data()), plane.values.size() * sizeof(float));
+  return out;
+}
+
+std::uint64_t view_bytes(const KeptImage& kept, const ViewWish& wish) {
+  constexpr std::uint64_t kHead = 2048;
+  const auto shrink = static_cast<std::uint64_t>(std::max(1, wish.shrink));
+  const auto pixels = [&](std::size_t a) { return (kept.image.head.matrix_size[a] + shrink - 1) / shrink; };
+  return kHead + pixels(0) * pixels(1) * sizeof(float);
+}
+
+std::string images_json(const RecentImages& images, std::uint64_t session, std::uint64_t after) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  const auto some = images.of(session, after, kMostListed);
+  for (const auto& kept : some) all.push_back(json_of(*kept));
+  const RecentImages::Extent extent = images.extent(session);
+  return dumped({{"first", extent.first},
+                 {"more", !some.empty() && extent.last > some.back()->number},
+                 {"images", std::move(all)}});
+}
+
+}  // namespace echotrain::server
