@@ -77,7 +77,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/echotrain-config-ve
 install(FILES ${CMAKE_BINARY_DIR}/package/echotrain-config.cmake ${CMAKE_BINARY_DIR}/package/echotrain-config-version.cmake
         DESTINATION ${cmake_folder} COMPONENT development)
 
-# Packages put the programs into /usr/bin; installing from source (docs/operations.md) puts them into /usr/local/bin.
+# Packages put the programs into /usr/bin; installing from source (docs/configure.md) puts them into /usr/local/bin.
 set(unit ${CMAKE_SOURCE_DIR}/docs/operations/echotrain-server.service)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${unit})
 file(READ ${unit} unit_text)

@@ -326,7 +326,7 @@ def test_dashboard_and_docs_name_metrics_that_exist(own_server):
         assert expression.count("(") == expression.count(")") and expression.count("{") == expression.count("}")
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
-    documented = used_metrics((SOURCE / "docs" / "operations.md").read_text())
+    documented = used_metrics((SOURCE / "docs" / "observe.md").read_text())
     assert documented <= exist, documented - exist
     assert {name for name in exist if name.startswith("echotrain_")} <= documented, exist - documented
 

@@ -1,7 +1,7 @@
 """Cartesian scans that leave lines out, as `cartesian_2d` and its kin take them by themselves; and reference lines that
 came as a scan of their own, over another connection.
 
-`echotrain simulate` makes the scans. docs/pipelines.md says what is chosen, docs/operations.md what is kept.
+`echotrain simulate` makes the scans. docs/pipelines.md says what is chosen, docs/configure.md what is kept.
 """
 
 import http.client

@@ -1,7 +1,7 @@
 """Noise that is sent as a scan of its own, and named by scans that come later: over other connections, after a restart,
 to other servers. A measured scan (12 coils, R=2) and simulated ones against float64 whitening.
 
-docs/operations.md says what is kept, where and for how long.
+docs/configure.md says what is kept, where and for how long.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The tutorials and docs/start.md, word for word: the boxes marked `bash` of each page, in one shell that stops at the first
+"""The tutorials, docs/start.md and docs/secure.md, word for word: the boxes marked `bash` of each page, in one shell that stops at the first
 failure. Boxes marked `sh`, or nothing, are what a reader does on other machines or over the network; what they leave
 is put in its place here. Ports are free ones in the place of those of the pages."""
 
@@ -128,6 +128,21 @@ def test_start(tmp_path):
     assert "goldenangle" in said and "ready" in said
     assert images(tmp_path / "sent.h5").shape[0] == 2
     assert len(list((tmp_path / "pictures").glob("image_*.png"))) == 2
+
+
+def test_tls_in_five_commands(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    page = SOURCE / "docs" / "secure.md"
+    assert len(boxes(page)) == 1 and len(boxes(page)[0].splitlines()) == 5
+    made = ["simulate", "-o", "scan.h5", "--trajectory", "golden_radial", "--matrix", "64", "--coils", "2", "--readouts", "101"]
+    subprocess.run([BIN / "echotrain", *made], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    tls, admin = free_ports(2)
+    run_page(page, tmp_path, {"9003": str(tls), "9004": str(admin)})
+    assert images(tmp_path / "images.h5").shape[0] == 1
+    log = (tmp_path / "server.log").read_text()
+    assert f"listening with TLS on 127.0.0.1:{tls}" in log and "listening on" not in log, "only TLS"
+    assert (tmp_path / "tokens").stat().st_mode & 0o077 == 0
 
 
 def test_radial(tmp_path):

@@ -1,6 +1,6 @@
 """What one client leaves is not found, changed or stopped by another: by address, token and device.
 
-docs/operations.md ("Whose data are whose") says what an identity is. Two clients of one machine have two addresses:
+docs/secure.md ("Whose data are whose") says what an identity is. Two clients of one machine have two addresses:
 127.0.0.1 and 127.0.0.2.
 """
 

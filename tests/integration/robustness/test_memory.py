@@ -1,4 +1,4 @@
-"""The one memory budget: what the machine sees, under what clients can do to it. docs/operations.md, "Memory"."""
+"""The one memory budget: what the machine sees, under what clients can do to it. docs/limits.md, "Memory"."""
 
 import concurrent.futures
 import contextlib

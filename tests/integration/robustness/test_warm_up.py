@@ -54,7 +54,7 @@ def test_images_are_those_of_a_server_that_does_not_warm_up(tmp_path, scan):
 
 
 def test_it_leaves_little_behind(tmp_path):
-    """It leaves no more memory than a server may take beyond `memory_mib` (docs/operations.md), no threads and descriptors."""
+    """It leaves no more memory than a server may take beyond `memory_mib` (docs/limits.md), no threads and descriptors."""
     plain = start(tmp_path / "plain", "--backend", "cpu", environment={"ECHOTRAIN_WARM_UP": "false"})
     warm = start(tmp_path / "warm", "--backend", "cpu")
     warm.wait_for(DONE, 60)
