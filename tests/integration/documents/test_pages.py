@@ -60,6 +60,7 @@ def test_every_pipeline_is_in_the_table():
     shown = {page: set(re.findall(r"\((?:\.\./)?config/pipelines/(\w+)\.yaml\)", (SOURCE / page).read_text())) for page in
              ("README.md", "docs/gallery.md")}  # fmt: skip
     assert all(8 <= len(names) and names <= shipped for names in shown.values()), shown
+    assert f"All {len(shipped)}, with what comes back" in (SOURCE / "README.md").read_text()
 
 
 def test_every_pipeline_is_on_the_page_that_chooses():
