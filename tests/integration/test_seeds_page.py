@@ -18,6 +18,12 @@ def test_every_measured_row_is_on_the_page_once():
     assert measured <= set(rows)
     assert {of for _, of, _ in seeds.ROWS} | set(seeds.OTHER_ROWS.values()) == set(seeds.RUNS)
     assert f"{len(measured)} of the {len(rows)} rows" in PAGE
+    runs = {}
+    for row, of in [*((row, of) for row, of, _ in seeds.ROWS), *seeds.OTHER_ROWS.items()]:
+        runs.setdefault(row, set()).add(of)
+    for line in re.findall(r"^\| [FGSKM]\d+ \|.*", PAGE, re.MULTILINE):
+        told = set(re.findall(r"`(\w+)`", re.split(r"(?<!\\)\|", line)[-2]))
+        assert told == runs.get(line.split()[1], set()), line
 
 
 def test_a_number_says_where_it_comes_from():

@@ -211,7 +211,7 @@ class Results:
 def page_rows():
     """{row: (what, the document's number, ours as recorded)} of docs/seeds.md."""
     rows, columns = {}, {}
-    for line in PAGE.read_text().splitlines():
+    for line in re.sub(r"<!--.*?-->", "", PAGE.read_text()).splitlines():  # figures stand between comments
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]
         if cells[0] == "row":
             columns = {name.split(":")[0]: i for i, name in enumerate(cells)}

@@ -32,6 +32,27 @@ def test_links_lead_somewhere():
     assert int(re.search(r"links: (\d+)", done.stdout)[1]) > 500
 
 
+def test_pages_have_the_measurements_that_there_are(tmp_path):
+    """Whoever changes a figure on a page, or in a machine's file alone, is told."""
+    check = [sys.executable, SOURCE / "tests/bench/tables.py", "--check", "--root", tmp_path]
+    shutil.copytree(DOCS, tmp_path / "docs")
+    done = run(*check)
+    assert done.returncode == 0, done.stderr
+    page, machine, drawn = (tmp_path / "docs" / name for name in ("performance.md", "measurements/h200.json", "performance.svg"))
+    for path, old, new in ((page, "0.357 ms", "0.257 ms"), (machine, '"value": 0.357', '"value": 0.358'), (drawn, "x FINUFFT", "x BART"),
+                           (tmp_path / "docs" / "seeds.md", "-->1,208 frames/s<!--", "-->1,209 frames/s<!--")):  # fmt: skip
+        text = path.read_text()
+        assert old in text, path
+        path.write_text(text.replace(old, new, 1))
+        done = run(*check)
+        assert done.returncode == 1 and "--tables --pages" in done.stderr, f"{path.name}: {done.stderr}"
+        path.write_text(text)
+    rows = machine.read_text()
+    machine.write_text(rows.replace(', "limits": "the Toeplitz steps"', "", 1))
+    done = run(*check)
+    assert done.returncode == 1 and "no `limits` says why" in done.stderr
+
+
 def test_every_page_is_in_both_lists():
     """The site is built strictly, and only where MkDocs is installed: a page without a place is found here, too."""
     pages = {each.name for each in DOCS.glob("*.md")}
