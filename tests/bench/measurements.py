@@ -108,8 +108,13 @@ def measured(row):
         spread.append(", ".join(f"{name} {between(each)}" for name, each in bounds.items()))
     elif bounds and row["value"] is not None:
         spread.append(between(bounds))
-    spread += [str(row[key]) for key in ("runs",) if row.get(key)] + ([met] if isinstance(met, str) else [])
+    spread += ([row["runs"]] if "runs" in row and not runs_of_all(row) else []) + ([met] if isinstance(met, str) else [])
     return text + (f" ({'; '.join(spread)})" if spread else "")
+
+
+def runs_of_all(row):
+    """The runs, where the caption tells them: no range stands beside them."""
+    return row.get("runs", "") if "range" not in row and not isinstance(row.get("met"), str) else ""
 
 
 def first_number(value):
@@ -144,14 +149,14 @@ class Origins:
         self.known = {}
 
     def letter(self, machine, row):
-        origin = (machine["machine"], row.get("commit", ""), row.get("date", ""), row.get("command", ""))
+        origin = (machine["machine"], row.get("commit", ""), row.get("date", ""), row.get("command", ""), runs_of_all(row))
         self.known.setdefault(origin, chr(ord("a") + len(self.known) % 26) * (1 + len(self.known) // 26))
         return self.known[origin]
 
     def caption(self):
         told = []
-        for (machine, commit, date, command), letter in self.known.items():
-            where = ", ".join(filter(None, (machine, commit, date, command and f"`{command}`")))
+        for (machine, commit, date, command, runs), letter in self.known.items():
+            where = ", ".join(filter(None, (machine, commit, date, command and f"`{command}`", runs)))
             told.append(where if len(self.known) == 1 else f"{letter}: {where}")
         return f"*{'; '.join(told)}.*"
 
@@ -159,7 +164,7 @@ class Origins:
 def lines_of(head, rows, caption):
     """A table of Markdown without its empty columns."""
     kept = [i for i, name in enumerate(head) if i == 0 or any(row[i] for row in rows)]
-    lines = ["| " + " | ".join(row[i] for i in kept).replace("|  |", "| |") + " |" for row in [head, *rows]]
+    lines = ["|" + "|".join(row[i] for i in kept) + "|" for row in [head, *rows]]
     return [lines[0], "|" + "---|" * len(kept), *lines[1:], *(["", caption] if caption else [])]
 
 
