@@ -35,25 +35,32 @@ SUMMARY = [
     ("the same with the option `latency`", "", f"latency/{STREAM}/cuda/latency"),
     ("24 such scanners at once", "", f"latency/{STREAM}/24_scanners/cuda"),
     ("the first image of a server: `cartesian_grappa`", "first/grappa/cpu", "first/grappa/compiled/cuda"),
-    ("`cg_sense_realtime`: last readout to image", "cg_sense_realtime/128/cpu", "cg_sense_realtime/256/cuda/latency"),
-    ("`nlinv_realtime`, 7 Newton steps", "nlinv/128/cpu", "nlinv/256/cuda/latency"),
+    ("`cg_sense_realtime`, CPU 128^2, GPU 256^2: last readout to image", "cg_sense_realtime/128/cpu", "cg_sense_realtime/256/cuda/latency"),
+    ("NLINV, 7 Newton steps, CPU 128^2 (solver alone), GPU 256^2: the same", "nlinv/128/cpu", "nlinv/256/cuda/latency"),
     ("ESPIRiT's maps, 16 coils, 24^2 samples, 128^2", "espirit/cpu", "espirit/cuda"),
-    ("gridding 2D, 402 x 512, 8 coils -> 256^2, width 5", f"adjoint_{GOLDEN}/e1e-3/cpu/finufft", f"adjoint_{GOLDEN}/e1e-3/cuda/cufinufft"),
+    ("gridding 2D, 402 x 512, 8 coils -> 256^2, width 5 (CPU: processor time)", f"adjoint_{GOLDEN}/e1e-3/cpu/finufft", f"adjoint_{GOLDEN}/e1e-3/cuda/cufinufft"),
     ("gridding 2D, 600 x 768, 16 coils -> 384^2, width 4", "", f"adjoint_{R2D}/e2e-3/cuda/cufinufft"),
-    ("the way back", "", f"forward_{R2D}/e2e-3/cuda/cufinufft"),
-    ("gridding 3D, 284,592 samples, 1 coil -> 128^3, width 7", f"adjoint_{K1}/e1e-5/cpu/finufft", f"adjoint_{K1}/e1e-5/cuda/cufinufft"),
+    ("forward 2D, 600 x 768, 16 coils, width 4", "", f"forward_{R2D}/e2e-3/cuda/cufinufft"),
+    ("gridding 3D, 284,592 samples, 1 coil -> 128^3, width 7 (CPU: processor time)", f"adjoint_{K1}/e1e-5/cpu/finufft", f"adjoint_{K1}/e1e-5/cuda/cufinufft"),
     ("gridding 3D, 10,000,000 samples, 8 coils -> 256^3, width 5", "", f"adjoint_{R3D}/e2e-3/cuda/cufinufft"),
     ("F^H d, 284,592 samples -> 128^3, to 1.2e-6", "", "fhd/1.2e-06/random/128^3/cuda"),
     ("Toeplitz step, 128^3", "toeplitz/128^3x284592/cpu", "toeplitz/128^3x284592/cuda"),
     ("60 PCG iterations, 128^3", "pcg60/128^3x284592/cpu", "pcg60/128^3x284592/cuda"),
     ("F^H d and 60 iterations", "", "recon_auto/128^3x284592/cuda"),
-    ("points left out at random, wavelets: to BART's J", "wavelet/14/cpu", "solve/wavelet/cuda"),
-    ("GRASP, 20 frames of 21 spokes, 128^2", "grasp_small/40/cpu", "solve/grasp_small/cuda"),
+    ("points left out at random, wavelets (CPU: to BART's J; GPU: 18 iterations)", "wavelet/14/cpu", "solve/wavelet/cuda"),
+    ("GRASP, 20 frames of 21 spokes, 128^2 (CPU: 40 iterations; GPU: 26)", "grasp_small/40/cpu", "solve/grasp_small/cuda"),
     ("2D transform 512 x 512", "fft/512x512/cpu", "fft/512x512/cuda"),
     ("ultrasound: f-k migration, 512 x 512", "fk/20MHz_to_512/cpu", "fk/20MHz_to_512/cuda"),
     ("EPI series, 64^2, 32 coils, R = 2, two slices at once", "", "epi/multiband/cuda"),
 ]  # fmt: skip
-README = [SUMMARY[i] for i in (0, 7, 13, 17, 12, 22)]
+README = [
+    ("A Cartesian scan of 675 MB through TCP, first byte to last image", *SUMMARY[0][1:]),
+    ("A real-time radial image, last readout to image, with `latency`", *SUMMARY[7][1:]),
+    ("Gridding 2D, 8 coils -> 256^2 (CPU: processor time)", *SUMMARY[13][1:]),
+    ("Gridding 3D, 10,000,000 samples, 8 coils -> 256^3", *SUMMARY[17][1:]),
+    ("ESPIRiT's maps of 16 coils", *SUMMARY[12][1:]),
+    ("GRASP, 20 frames, 128^2 (CPU: 40 iterations; GPU: 26)", *SUMMARY[23][1:]),
+]
 
 # Table 48-1 of seeds.md: row, size, what the document has, its FFTW.
 SIZES = """F10 256x256 430 473 355 1.33, F11 512x512 95 104 56 1.86, F12 2048x32 387 426 230 1.85, F13 2048x64 190 207 105 1.97,
@@ -197,22 +204,24 @@ def newest(machines, task):
     return machines[stem], next(row for row in machines[stem]["rows"] if row["task"] == task)
 
 
-def summary(machines, wanted):
+def summary(machines, wanted, short=False):
+    """The newest row of each task on either place; `short`: without spreads, options and what was asked."""
     rows, origins = [], Origins()
     for label, *tasks in wanted:
         places = [newest(machines, task) for task in tasks]
         if not any(places):
             continue
-        cells = [measured(place[1]) if place else "" for place in places]
+        cells = [(figure if short else measured)(place[1]) if place else "" for place in places]
         there = [place for place in places if place]
         asked = [place[1].get("asked", "") if place else "" for place in places]
         asked = asked[0] or asked[1] if len(set(filter(None, asked))) < 2 else f"CPU {asked[0]}; GPU {asked[1]}"
         errors = [show(row["error"]) for _, row in there if row.get("error") is not None]
-        peers = [peer_text(row) + (f" ({ratio(row):.2g} times)" if ratio(row) else "") for _, row in there if row.get("peer")]
+        peers = [(row["peer"]["name"] if short else peer_text(row)) + (f" ({ratio(row):.2g} times)" if ratio(row) else "") for _, row in there if row.get("peer")]
         plain = [{key: value for key, value in row.items() if key != "command"} for _, row in there]
         letters = [origins.letter(machine, row) for (machine, _), row in zip(there, plain)]
-        rows.append([label, *cells, "; ".join(peers), "; ".join(errors), asked, ", ".join(letters)])
-    return lines_of(["task", "CPU", "GPU", "best peer (its options)", "error", "asked", "from"], rows, origins.caption())
+        rows.append([label, *cells, "; ".join(peers), "; ".join(errors), "" if short else asked, ", ".join(letters)])
+    peer = "best peer" if short else "best peer (its options)"
+    return lines_of(["task", "CPU", "GPU", peer, "error", "asked", "from"], rows, origins.caption())
 
 
 def gaps(machines):
@@ -252,7 +261,7 @@ def machine_list(machines):
 
 def table(machines, name):
     """The lines of a table; None where there is no such table."""
-    special = {"summary": lambda: summary(machines, SUMMARY), "readme": lambda: summary(machines, README), "gaps": lambda: gaps(machines),
+    special = {"summary": lambda: summary(machines, SUMMARY), "readme": lambda: summary(machines, README, short=True), "gaps": lambda: gaps(machines),
                "fft": lambda: seeds_fft(machines), "machines": lambda: machine_list(machines)}  # fmt: skip
     if name in special:
         return special[name]()
@@ -266,6 +275,8 @@ def inline(machines, match):
         return f"{match[0]} (no such row)"
     if key == "ratio":
         told = f"{ratio(row):.2g}" if ratio(row) < 10 else f"{ratio(row):.0f}"
+    elif key == "date":
+        told = row["date"]
     elif key == "peer":
         told = show(row["peer"]["value"], row.get("unit", ""))
     elif key:
@@ -292,7 +303,7 @@ def chart(machines):
         for place, task in zip(("CPU", "GPU"), tasks):
             found = newest(machines, task)
             if found and ratio(found[1]):
-                bars.append((label.replace("`", ""), place, found[1]["peer"]["name"].replace("`", ""), ratio(found[1])))
+                bars.append((re.sub(r"`| \([^)]*\)", "", label), place, found[1]["peer"]["name"].replace("`", ""), ratio(found[1])))
     left, width, step, low, high = 390, 900, 22, 0.1, 200
     scale = (width - left - 170) / math.log(high / low)
 

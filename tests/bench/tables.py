@@ -225,9 +225,9 @@ def take_in(machines, results):
         row["met"] = met(old.get("asked", ""), new["unit"], values)
         if row["met"] is False:
             row.setdefault("limits", "not known")
-        else:
+        elif row["met"]:
             row.pop("limits", None)
-            row = {key: value for key, value in row.items() if value is not None}
+        row = {key: value for key, value in row.items() if value is not None}
         rows[len(rows) if at is None else at:len(rows) if at is None else at + 1] = [row]
         taken.append(task)
     return taken
