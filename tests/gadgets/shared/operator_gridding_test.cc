@@ -4,15 +4,17 @@
 #include <random>
 
 #include "gadgets/shared/operator_cache.h"
-#include "tests/support/backends.h"
+#include "tests/gadgets/scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
 
-template <class B>
-class OperatorGriddingTest : public OnBackend<B> {
+class OperatorGriddingTest : public OnBackend {
  protected:
-  OperatorGriddingTest() {
+  void SetUp() override {
+    OnBackend::SetUp();
+    if (IsSkipped()) return;
     std::mt19937 random(1);
     std::uniform_real_distribution<double> anywhere(-0.5, 0.5);
     auto positions = std::make_shared<SamplePositions>();
@@ -22,33 +24,37 @@ class OperatorGriddingTest : public OnBackend<B> {
     request_.positions = positions;
     request_.image = {24, 20};
     request_.method = {.exact = false, .accuracy = 1e-5};
+    context_ = std::make_unique<numerics::Context>(GetParam(), test_resources());
   }
 
+  numerics::NufftOptions chosen() { return gridding_of(request_.method, request_.image, GetParam()); }
+
   /// T x for an x of ones.
-  std::vector<numerics::cfloat> applied() {
-    const auto matrix = request_.make(this->context());
-    const auto x = this->upload(std::vector<numerics::cfloat>(24 * 20, 1.0f), {24, 20});
-    auto y = this->context().template zeros<numerics::cfloat>({24, 20});
-    matrix->apply(this->context(), x.cview(), y.view());
-    return this->download(y);
+  std::vector<cfloat> applied() {
+    const auto matrix = request_.make(*context_);
+    const std::vector<cfloat> ones(24 * 20, 1.0f);
+    const Array<cfloat> x = context_->upload<cfloat>({ones.data(), {24, 20}});
+    Array<cfloat> y = context_->zeros<cfloat>({24, 20});
+    matrix->apply(*context_, x.cview(), y.view());
+    return elements(*context_, y);
   }
 
   OperatorRequest request_;
+  std::unique_ptr<numerics::Context> context_;
 };
-TYPED_TEST_SUITE(OperatorGriddingTest, Backends, BackendNames);
+ECHOTRAIN_ON_BACKENDS(OperatorGriddingTest);
 
-TYPED_TEST(OperatorGriddingTest, ChosenAheadGivesTheSameBits) {
-  const auto chosen_by_make = this->applied();
-  this->request_.gridding = gridding_of(this->request_.method, this->request_.image, this->context().backend());
-  EXPECT_EQ(this->applied(), chosen_by_make);
-  this->request_.gridding->kernel_width = 2;  // an error of some 1e-2: it is this one that make() takes
-  EXPECT_NE(this->applied(), chosen_by_make);
+TEST_P(OperatorGriddingTest, ChosenAheadGivesTheSameBits) {
+  const std::vector<cfloat> chosen_by_make = applied();
+  request_.gridding = chosen();
+  EXPECT_EQ(applied(), chosen_by_make);
+  request_.gridding->kernel_width = 2;  // an error of some 1e-2: it is this one that make() takes
+  EXPECT_NE(applied(), chosen_by_make);
 }
 
-TYPED_TEST(OperatorGriddingTest, AnAccuracyThatNoneReachesIsRefused) {
-  this->request_.method.accuracy = 1e-12;
-  EXPECT_THROW(gridding_of(this->request_.method, this->request_.image, this->context().backend()),
-               std::invalid_argument);
+TEST_P(OperatorGriddingTest, AnAccuracyThatNoneReachesIsRefused) {
+  request_.method.accuracy = 1e-12;
+  EXPECT_THROW(chosen(), std::invalid_argument);
 }
 
 }  // namespace
