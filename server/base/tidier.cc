@@ -20,8 +20,8 @@ namespace echotrain::server {
 
 namespace {
 
-// The process's memory is looked at this often.
-constexpr std::chrono::milliseconds kLook{250};
+// The process's memory is looked at this often; a process that has half of its bound may pass it within the first.
+constexpr std::chrono::milliseconds kLook{250}, kLookWhenHalfFull{50};
 // The least time between two trims, unless memory is short or nobody is here.
 constexpr std::chrono::seconds kPause{5};
 // Trimming is worth it for this much in free pages; the second one holds where memory is short.
@@ -48,8 +48,8 @@ bool TrimPolicy::worth_it(const Seen& seen, bool wanted) {
   lasting_ = std::min(lasting_, uncounted);
   const std::uint64_t more = uncounted - lasting_;
   const Clock::duration since = seen.now - last_;
-  if (since < kLook) return false;
   const bool is_short = seen.resident > kMemorySlack / 2 && seen.resident - kMemorySlack / 2 > seen.bound;
+  if (since < (is_short ? kLookWhenHalfFull : kLook)) return false;
   return wanted || (is_short && more > kWorthWhenShort) || (since >= kPause && more > kWorth);
 }
 
@@ -88,7 +88,7 @@ void Tidier::run() {
   go_first();  // trimming holds locks of the allocator, for which others wait
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    wake_.wait_for(lock, kLook);
+    wake_.wait_for(lock, half_full_ ? kLookWhenHalfFull : kLook);
     if (stopping_) return;
     const bool unused = std::exchange(unused_, false);
     wanted_ |= std::exchange(idle_, false);
@@ -108,7 +108,9 @@ void Tidier::tidy(bool unused) {
     const bool blocks = numerics::free_unused_blocks(*resources_);
     wanted_ |= slabs || blocks;
   }
-  if (policy_.worth_it(look(), wanted_)) {
+  const TrimPolicy::Seen seen = look();
+  half_full_ = seen.resident > seen.bound / 2;
+  if (policy_.worth_it(seen, wanted_)) {
     ::malloc_trim(0);
     policy_.done(look());
     wanted_ = false;

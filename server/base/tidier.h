@@ -57,8 +57,9 @@ class Tidier {
 
   const std::shared_ptr<numerics::Resources> resources_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;
-  TrimPolicy policy_;    // of the thread
-  bool wanted_ = false;  // of the thread
+  TrimPolicy policy_;       // of the thread
+  bool wanted_ = false;     // of the thread
+  bool half_full_ = false;  // of the thread: the process has half of the bound
   std::mutex mutex_;
   std::condition_variable wake_;
   bool idle_ = false, unused_ = false, stopping_ = false;

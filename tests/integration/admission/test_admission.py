@@ -1,9 +1,11 @@
 """What clients can make a server do before and after it lets them in, by what the machine sees: seconds that others wait,
 CPU time, resident memory, bytes of log."""
 
+import contextlib
 import http.client
 import json
 import os
+import select
 import socket
 import struct
 import threading
@@ -382,11 +384,16 @@ def test_who_opens_frames_and_completes_none_does_not_keep_the_memory(start):
 
 
 def hold_by_borrowing(server, matrix, channels):
-    """A scan whose header says one channel and whose readouts have more; its frame lacks a line. None: it was ended."""
+    """A scan whose header says one channel and whose readouts have more; its frame lacks a line. None: it was ended.
+    One that waits for memory is told so, and nothing is read of it."""
     system = "<receiverChannels>1</receiverChannels>"
     header = scans.header_xml("cartesian", (matrix, matrix, 1), readouts=matrix, system=system)
     lines = [wire.acquisition(np.ones((channels, matrix), np.complex64), step1=y) for y in range(matrix - 1)]
-    holder = connect(server, HOSTILE, wire.config_file("cartesian_2d"), wire.header(header), *lines)
+    holder = connect(server, HOSTILE, wire.config_file("cartesian_2d"), wire.header(header))
+    rest = memoryview(b"".join(lines))
+    with contextlib.suppress(OSError):
+        while rest and not select.select([holder], [holder], [], 60)[0]:
+            rest = rest[holder.send(rest) :]
     holder.settimeout(0.5)
     try:
         received = holder.recv(1 << 16)

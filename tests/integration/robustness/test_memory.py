@@ -319,7 +319,7 @@ def test_answers_that_nobody_reads_are_within_the_budget(make_server):
     connections, left = flood(server, 8, [], 1_000_000 * wire.query("x"))
     assert vitals.peak() < (256 + SLACK) * MIB, vitals.peak() / MIB
     assert all(left), "the server takes no more questions"
-    count = 300_000
+    count = 600_000
     with from_address(server, "127.0.0.3", []) as reads:
         left = takes_no_more(reads, count * wire.query("x", 7))
         assert left, "the system's buffers hold fewer"
