@@ -313,8 +313,8 @@ recon = ["base"]
         ("gadgets/images/scale.cc", '#include "config/yaml_reader.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/wire/codec.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/files/dataset.h"'),
-        ("gadgets/steps/exchange.cc", '#include "protocol/files/dataset.h"'),
-        ("gadgets/steps/exchange.cc", '#include "gadgets/images/scale.h"'),
+        ("gadgets/steps/step_exchange.cc", '#include "protocol/files/dataset.h"'),
+        ("gadgets/steps/step_exchange.cc", '#include "gadgets/images/scale.h"'),
         ("gadgets/images/scale.cc", '#include "server/session/session.h"'),
         ("gadgets/images/scale.cc", '#include "clients/cpp/images/png_writer.h"'),
         ("gadgets/images/scale.cc", "#include <cub/cub.cuh>"),
@@ -344,7 +344,7 @@ recon = ["base"]
         ("gadgets/numerics/core/cuda/stream.cc", '#include "gadgets/numerics/core/array.h"'),
         ("gadgets/images/scale.cc", '#include "gadgets/images/orient.h"\n#include "gadgets/api/gadget.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/data/messages.h"\n#include "gadgets/shared/measurement.h"'),
-        ("gadgets/steps/exchange.cc", '#include "protocol/wire/codec.h"\n#include "gadgets/shared/scan_port.h"'),
+        ("gadgets/steps/step_exchange.cc", '#include "protocol/wire/codec.h"\n#include "gadgets/shared/scan_environment.h"'),
         ("gadgets/builtin/images.cc", '#include "gadgets/images/scale.h"\n#include "gadgets/api/registry.h"'),
         ("server/session/session.cc", '#include "server/net/transport.h"\n#include "gadgets/engine/pipeline.h"'),
         ("server/main.cc", '#include "server/session/session.h"\n#include "server/server.h"'),
@@ -384,7 +384,7 @@ recon = ["base"]
     if [len(each) for each in check_folders(crowd[:4], lambda _: "a\n" * 31)] != [0, 1]:
         wrong.append("a README's length")
     with tempfile.TemporaryDirectory() as folder:
-        for name, its_text in ((LIST, '[server]\nbase = []\n'), ("server/base/log.h", '#include "server/net/slots.h"\n')):
+        for name, its_text in ((LIST, '[server]\nbase = []\n'), ("server/base/log.h", '#include "server/net/connection_admission.h"\n')):
             (Path(folder) / name).parent.mkdir(parents=True)
             (Path(folder) / name).write_text(its_text, encoding="utf-8")
         if len(check_tree(Path(folder))[0]) != 1:

@@ -14,8 +14,8 @@ constexpr int kUsage = 2;
 using Kind = OptionInfo::Kind;
 
 /// A switch that takes no value.
-bool stands_alone(const OptionInfo& info, Manner manner) {
-  return info.kind == Kind::yes_or_no && manner == Manner::once;
+bool stands_alone(const OptionInfo& info, OptionRepeat manner) {
+  return info.kind == Kind::yes_or_no && manner == OptionRepeat::once;
 }
 
 /// "0.01 to 86400 s REQUIRED".
@@ -25,14 +25,14 @@ std::string shape_of(const OptionInfo& info) {
   return info.required ? text + " REQUIRED" : text;
 }
 
-std::string help_of(const OptionInfo& info, Manner manner) {
+std::string help_of(const OptionInfo& info, OptionRepeat manner) {
   std::string help = info.help;
   if (!info.fallback.empty() && !stands_alone(info, manner)) help += fmt::format(" [{}]", info.fallback);
   if (!info.variable.empty()) help += fmt::format(" ({})", info.variable);
   return help;
 }
 
-void declare(CLI::App& app, const OptionInfo& info, Manner manner, std::vector<std::string>& words) {
+void declare(CLI::App& app, const OptionInfo& info, OptionRepeat manner, std::vector<std::string>& words) {
   const std::string name = info.letter == 0 ? typed(info) : fmt::format("-{},{}", info.letter, typed(info));
   const CLI::callback_t take = [&words](const std::vector<std::string>& given) {
     words = given;
@@ -47,7 +47,7 @@ void declare(CLI::App& app, const OptionInfo& info, Manner manner, std::vector<s
     if (info.alone) option->default_str(*info.alone);
   }
   option->allow_extra_args(info.repeats)->required(info.required);
-  const bool last_counts = manner == Manner::settings || stands_alone(info, manner);
+  const bool last_counts = manner == OptionRepeat::settings || stands_alone(info, manner);
   option->multi_option_policy(info.repeats  ? CLI::MultiOptionPolicy::TakeAll
                               : last_counts ? CLI::MultiOptionPolicy::TakeLast
                                             : CLI::MultiOptionPolicy::Throw);
@@ -136,10 +136,10 @@ Command& Command::add_command(const std::string& name, const std::string& purpos
   return *commands_.emplace_back(new Command(std::move(parser)));
 }
 
-std::shared_ptr<const detail::Words> Command::add_options(const std::vector<OptionInfo>& options, Manner manner) {
+std::shared_ptr<const detail::Words> Command::add_options(const std::vector<OptionInfo>& options, OptionRepeat manner) {
   const auto words = std::make_shared<detail::Words>(options.size());
   for (std::size_t i = 0; i < options.size(); ++i) declare(*parser_->app, options[i], manner, (*words)[i]);
-  for (const OptionInfo& info : options) parser_->page.options.push_back({info, manner == Manner::settings});
+  for (const OptionInfo& info : options) parser_->page.options.push_back({info, manner == OptionRepeat::settings});
   return words;
 }
 

@@ -23,7 +23,7 @@ class CommandLineError : public std::runtime_error {
 };
 
 /// The manner in which the options of a table are given.
-enum class Manner {
+enum class OptionRepeat {
   once,     ///< an option given twice is an error, and a switch stands alone
   settings  ///< a later value beats an earlier one, and true or false may follow a switch, as in an options file
 };
@@ -39,9 +39,9 @@ std::vector<Node> values_of(const OptionInfo& info, const std::vector<std::strin
 
 /// The options of struct `S` that a command line gave. Use it in the command's action: it is empty until then.
 template <class S>
-class Given {
+class ParsedOptions {
  public:
-  Given(OptionTable<S> table, std::shared_ptr<const detail::Words> words)
+  ParsedOptions(OptionTable<S> table, std::shared_ptr<const detail::Words> words)
       : table_(std::move(table)), words_(std::move(words)) {}
 
   /// Returns the defaults, changed by what was given. Throws CommandLineError for a value that does not fit.
@@ -91,7 +91,7 @@ class Command {
   Command& add_command(const std::string& name, const std::string& purpose);
 
   template <class S>
-  Given<S> add(OptionTable<S> table, Manner manner = Manner::once) {
+  ParsedOptions<S> add(OptionTable<S> table, OptionRepeat manner = OptionRepeat::once) {
     auto words = add_options(table.info(), manner);
     return {std::move(table), std::move(words)};
   }
@@ -112,7 +112,7 @@ class Command {
   struct Parser;
   explicit Command(std::unique_ptr<Parser> parser);
   void add_pages();
-  std::shared_ptr<const detail::Words> add_options(const std::vector<OptionInfo>& options, Manner manner);
+  std::shared_ptr<const detail::Words> add_options(const std::vector<OptionInfo>& options, OptionRepeat manner);
 
   std::unique_ptr<Parser> parser_;
   std::vector<std::unique_ptr<Command>> commands_;

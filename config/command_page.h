@@ -10,7 +10,7 @@ namespace echotrain::config {
 
 /// An option as it may be given on the command line.
 struct ShownOption : OptionInfo {
-  bool setting = false;  ///< may be given again, and true or false may follow a switch (Manner::settings)
+  bool setting = false;  ///< may be given again, and true or false may follow a switch (OptionRepeat::settings)
 };
 
 /// A program, or one of its subcommands, as it was declared.

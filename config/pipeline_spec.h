@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/exposed.h"
+#include "config/exposed_spec.h"
 #include "config/node.h"
 
 namespace echotrain::config {

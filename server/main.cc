@@ -17,11 +17,11 @@
 #include "config/command_line.h"
 #include "config/server_options.h"
 #include "gadgets/api/registry.h"
-#include "gadgets/engine/host/exposed.h"
+#include "gadgets/engine/gadget_reference.h"
+#include "gadgets/engine/host/exposed_parameters.h"
 #include "gadgets/engine/pipeline.h"
-#include "gadgets/engine/reference.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/shared/resource_options.h"
+#include "gadgets/shared/resources_from_options.h"
 #include "gadgets/shared/step_settings.h"
 #include "server/base/log.h"
 #include "server/base/machine_memory.h"
@@ -29,7 +29,7 @@
 #include "server/health/device_check.h"
 #include "server/scan/queries.h"
 #include "server/server.h"
-#include "server/session/parts.h"
+#include "server/session/optional_parts.h"
 #include "server/stdio.h"
 
 namespace fs = std::filesystem;
@@ -105,7 +105,7 @@ int print(const std::string& text) {
 int check(const std::string& file, const Registry& registry) {
   const auto plan = PipelinePlan::check(config::read_pipeline_file(file), registry);
   fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
-  for (const Exposed& each : exposed_of(plan->spec(), registry))
+  for (const ExposedParameter& each : exposed_of(plan->spec(), registry))
     fmt::print("exposes {} ({}): {}, default {}\n", each.spec.id, each.info.name, each.info.allowed(),
                each.info.fallback.empty() ? "none" : each.info.fallback);
   return EXIT_SUCCESS;
@@ -113,7 +113,7 @@ int check(const std::string& file, const Registry& registry) {
 
 int print_openrecon_label(const std::vector<std::string>& names, const config::PipelineLibrary& library,
                           const Registry& registry) {
-  const server::Parts& parts = server::Parts::built();
+  const server::OptionalParts& parts = server::OptionalParts::built();
   if (parts.openrecon_label == nullptr)
     throw std::runtime_error(server::not_built("--openrecon-label", "labels of OpenRecon containers"));
   std::vector<const config::PipelineSpec*> pipelines;
@@ -198,7 +198,7 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   // The server is never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that
   // comes when all is done must not turn a clean stop into a death by signal.
   static auto* const server = new server::Server(options, std::move(library), registry, resources);
-  server->heed_signals();
+  server->handle_signals();
   server->use_canary({"/proc/self/exe", std::string(server::Canary::kFlag)});
   if (!options.tls.only) fmt::print("listening on {}\n", server->address());
   if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
@@ -232,7 +232,7 @@ config::OptionTable<Request> request_table() {
 }
 
 /// Reads the options of the environment, then of the options file, then of the command line.
-config::ServerOptions read_options(const std::string& file, const config::Given<config::ServerOptions>& given) {
+config::ServerOptions read_options(const std::string& file, const config::ParsedOptions<config::ServerOptions>& given) {
   config::ServerOptions options = config::read_server_variables();
   if (!file.empty()) options = config::read_server_options_file(file, std::move(options));
   given.read_into(options);
@@ -242,7 +242,7 @@ config::ServerOptions read_options(const std::string& file, const config::Given<
 int answer(Request request, const config::ServerOptions& options) {
   // The registry is never destroyed, like the server, which refers to it.
   static auto& registry = *new Registry(Registry::builtin());
-  const server::Parts& parts = server::Parts::built();
+  const server::OptionalParts& parts = server::OptionalParts::built();
   if (parts.load_plugins != nullptr)
     request.plugins = parts.load_plugins(options.plugins, registry);
   else if (!options.plugins.empty())
@@ -270,7 +270,7 @@ int run(int argc, char** argv) {
   program.version(fmt::format("echotrain-server {}", server::version()));
   program.examples(kExamples);
   const auto asked = program.add(request_table());
-  const auto given = program.add(config::server_option_table(), config::Manner::settings);
+  const auto given = program.add(config::server_option_table(), config::OptionRepeat::settings);
   program.act([&] {
     Request request = asked.read();
     if (request.markdown && !request.explain) throw config::CommandLineError("--markdown requires --explain");

@@ -12,7 +12,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/priority.h"
-#include "server/session/parts.h"
+#include "server/session/optional_parts.h"
 
 namespace echotrain::server {
 
@@ -38,16 +38,16 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
       signals_(control_),
       hangup_(control_),
       patience_(control_),
-      tidying_(control_),
+      trimming_(control_),
       warming_(control_),
       watching_(control_),
-      supervision_(control_, environment_),
+      systemd_service_(control_, environment_),
       listener_(context_, environment_, [this] { emptied(); }) {
   open_admin_port();
   environment_.readiness->on_broken([this] {
     write_log(LogLevel::error, environment_.readiness->reason() +
                                    "; no longer ready: running scans may finish, then this process ends with an error");
-    if (owns_process_) arm(broken_resort_);
+    if (owns_process_) arm(broken_exit_);
     stop();
   });
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
@@ -63,7 +63,7 @@ Server::~Server() {
 // must not keep this one from serving.
 void Server::open_admin_port() {
   const config::AdminOptions& options = environment_.options.admin;
-  const Parts& parts = Parts::built();
+  const OptionalParts& parts = OptionalParts::built();
   if (options.agent_port >= 0) {
     if (parts.agent == nullptr) throw std::invalid_argument(not_built("admin.agent_port", "port for agent-checks"));
     agent_ = parts.agent(context_, environment_);
@@ -96,7 +96,7 @@ std::string Server::address() const { return text_of(listener_.plain_endpoint())
 std::uint16_t Server::tls_port() const { return listener_.tls_endpoint().value_or(tcp::endpoint()).port(); }
 std::string Server::tls_address() const { return text_of(listener_.tls_endpoint()); }
 
-void Server::heed_signals() {
+void Server::handle_signals() {
   owns_process_ = true;
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
@@ -142,7 +142,7 @@ void Server::reload_secrets() {
 }
 
 Server::End Server::run() {
-  keep_memory_in_reserve();
+  fill_emergency_reserve();
   listener_.start();
   if (admin_) admin_->start();
   if (agent_) agent_->start();
@@ -150,13 +150,13 @@ Server::End Server::run() {
     begin_warm_up();
   else
     become_ready();
-  tidy_later();
+  trim_later();
   if (warm_up_) warm_up_progress_.emplace(warm_up_->progress());
   watch_later();
   // Sessions catch what they throw. An exception outside of them (no memory left for a handler, for example) ends that
   // handler only, not the process.
   const auto serve = [this] {
-    go_first();
+    raise_priority();
     for (;;) {
       try {
         run_context(context_, environment_);
@@ -173,8 +173,8 @@ Server::End Server::run() {
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server
   // Images that wait for peers are on the disk then.
   if (environment_.sinks) environment_.sinks->finish();
-  last_resort_.disarm();
-  broken_resort_.disarm();
+  forced_exit_.disarm();
+  broken_exit_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }
 
@@ -192,16 +192,16 @@ void Server::become_ready() {
   warming_.cancel();
   if (stopping_ || std::exchange(ready_, true)) return;
   environment_.readiness->set_ready();
-  supervision_.ready();
+  systemd_service_.ready();
 }
 
-void Server::tidy_later() {
-  tidying_.expires_after(seconds(environment_.options.spare_memory_s));
-  tidying_.async_wait([this](const error_code& cancelled) {
+void Server::trim_later() {
+  trimming_.expires_after(seconds(environment_.options.spare_memory_s));
+  trimming_.async_wait([this](const error_code& cancelled) {
     if (cancelled || ended_) return;
-    environment_.tidier->free_unused();
+    environment_.heap_trimmer->free_unused();
     environment_.log_bounds->tell();
-    tidy_later();
+    trim_later();
   });
 }
 
@@ -236,7 +236,7 @@ void Server::stop() {
   environment_.readiness->drain();
   asio::post(control_, [this] {
     const bool again = std::exchange(stopping_, true);
-    if (!again) supervision_.stopping();
+    if (!again) systemd_service_.stopping();
     const double delay_s = environment_.options.shutdown_delay_s;
     if (delay_s <= 0 || environment_.readiness->state() == Readiness::State::broken) {
       close_down();
@@ -254,7 +254,7 @@ void Server::stop() {
 void Server::close_down() {
   if (std::exchange(closing_, true)) return;
   const Clock::duration allowed = seconds(environment_.options.shutdown_timeout_s);
-  if (owns_process_) arm(last_resort_);
+  if (owns_process_) arm(forced_exit_);
   patience_.expires_after(allowed);
   patience_.async_wait([this](const error_code& cancelled) {
     if (!cancelled) out_of_time();
@@ -264,7 +264,7 @@ void Server::close_down() {
   listener_.stop();
 }
 
-void Server::arm(LastResort& resort) {
+void Server::arm(ForcedExit& resort) {
   resort.arm(
       seconds(environment_.options.shutdown_timeout_s) + kEnd, [this] { return what_hangs(); },
       [this] { return environment_.readiness->state() == Readiness::State::broken ? kBrokenStatus : EXIT_FAILURE; });
@@ -273,7 +273,7 @@ void Server::arm(LastResort& resort) {
 // Runs on control_.
 void Server::out_of_time() {
   if (ended_) return;
-  supervision_.out_of_time();
+  systemd_service_.out_of_time();
   listener_.stop_sessions_now();
   patience_.expires_after(kGoodbye);
   patience_.async_wait([this](const error_code& cancelled) {
@@ -283,7 +283,7 @@ void Server::out_of_time() {
 
 std::string Server::what_hangs() const {
   std::string text;
-  for (const auto& session : environment_.board->list())
+  for (const auto& session : environment_.session_registry->list())
     text += fmt::format("{}session {} ({}, {} on {}, {})", text.empty() ? "" : ", ", session->id,
                         to_string(session->state), session->pipeline(), session->backend(), session->peer);
   return fmt::format(
@@ -296,10 +296,10 @@ void Server::emptied() {
   asio::post(control_, [this] {
     patience_.cancel();
     ended_ = true;
-    tidying_.cancel();
+    trimming_.cancel();
     watching_.cancel();
     signals_.cancel();
-    supervision_.end();
+    systemd_service_.end();
     if (admin_) admin_->stop();
     if (agent_) agent_->stop();
     hangup_.cancel();

@@ -13,11 +13,11 @@
 
 #include "config/server_options.h"
 #include "gadgets/numerics/core/progress.h"
-#include "server/base/port.h"
+#include "server/base/service_port.h"
 #include "server/base/signal.h"
-#include "server/last_resort.h"
+#include "server/forced_exit.h"
 #include "server/session/listener.h"
-#include "server/supervision.h"
+#include "server/systemd_service.h"
 #include "server/warm_up/warm_up.h"
 
 namespace echotrain::server {
@@ -44,7 +44,7 @@ class Server {
   /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets(). The process
   /// is this server's: it ends, one way or another, within 2 s after shutdown_timeout_s. Such a server also warms up
   /// (server/warm_up) once it runs, unless the options turn that off, and is ready when that is done, or after 0.8 s.
-  void heed_signals();
+  void handle_signals();
   /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
   /// read before in use.
   void reload_secrets();
@@ -67,11 +67,11 @@ class Server {
   void open_admin_port();
   void close_down();
   void out_of_time();
-  void arm(LastResort& resort);
+  void arm(ForcedExit& resort);
   std::string what_hangs() const;
   void await_stop_signal();
   void await_hangup();
-  void tidy_later();
+  void trim_later();
   void watch_later();
   void look_at(std::optional<numerics::ProgressAge>& age, const char* whose);
 
@@ -79,7 +79,7 @@ class Server {
   asio::io_context context_;
   asio::strand<asio::io_context::executor_type> control_;
   asio::signal_set signals_, hangup_;
-  asio::steady_timer patience_, tidying_, warming_, watching_;
+  asio::steady_timer patience_, trimming_, warming_, watching_;
   bool ready_ = false;         // on control_
   bool stopping_ = false;      // on control_
   bool closing_ = false;       // on control_
@@ -87,12 +87,12 @@ class Server {
   bool owns_process_ = false;  // set before run()
   /// The progress of threads that work beside the sessions; none where one hangs, or where there is none; on control_.
   std::optional<numerics::ProgressAge> warm_up_progress_;
-  Supervision supervision_;  // on control_
+  SystemdService systemd_service_;  // on control_
   Listener listener_;
-  std::unique_ptr<Port> admin_;  // null: there is none; ends before the listener, which its threads may be asking
-  std::unique_ptr<Port> agent_;  // null: there is none
-  LastResort last_resort_, broken_resort_;  // of a stop; of a server that breaks down, whose control_ may hang, too
-  std::unique_ptr<WarmUp> warm_up_;         // null: there is none; ends first, as it posts to the context
+  std::unique_ptr<ServicePort> admin_;    // null: there is none; ends before the listener, which its threads may ask
+  std::unique_ptr<ServicePort> agent_;    // null: there is none
+  ForcedExit forced_exit_, broken_exit_;  // of a stop; of a server that breaks down, whose control_ may hang, too
+  std::unique_ptr<WarmUp> warm_up_;       // null: there is none; ends first, as it posts to the context
 };
 
 }  // namespace echotrain::server

@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/numerics_errors.h"
 
 namespace echotrain {
 

@@ -2,7 +2,7 @@
 #include "gadgets/builtin/families.h"
 #include "gadgets/epi/epi_phase_correction.h"
 #include "gadgets/epi/ramp_regrid.h"
-#include "gadgets/epi/slice_grappa.h"
+#include "gadgets/epi/slice_grappa_gadget.h"
 
 namespace echotrain {
 

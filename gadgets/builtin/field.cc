@@ -2,8 +2,8 @@
 #include "gadgets/builtin/families.h"
 #include "gadgets/field/blip_up_down.h"
 #include "gadgets/field/distortion_correction.h"
-#include "gadgets/field/field_map.h"
-#include "gadgets/field/off_resonance.h"
+#include "gadgets/field/field_map_gadget.h"
+#include "gadgets/field/off_resonance_gadget.h"
 
 namespace echotrain {
 

@@ -7,10 +7,10 @@
 #include "gadgets/images/filter.h"
 #include "gadgets/images/from_messages.h"
 #include "gadgets/images/orient.h"
-#include "gadgets/images/partial_fourier.h"
+#include "gadgets/images/partial_fourier_gadget.h"
 #include "gadgets/images/resize.h"
 #include "gadgets/images/scale.h"
-#include "gadgets/images/sobel.h"
+#include "gadgets/images/sobel_gadget.h"
 #include "gadgets/images/stack_slices.h"
 
 namespace echotrain {

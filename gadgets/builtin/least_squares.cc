@@ -1,8 +1,8 @@
 // The family gadgets/least_squares.
 #include "gadgets/builtin/families.h"
-#include "gadgets/least_squares/coil_maps.h"
+#include "gadgets/least_squares/coil_maps_gadget.h"
 #include "gadgets/least_squares/fhd.h"
-#include "gadgets/least_squares/pcg.h"
+#include "gadgets/least_squares/pcg_gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_of_equations.h"
 #include "gadgets/least_squares/realtime/cg_sense_realtime.h"
 #include "gadgets/least_squares/realtime/cg_sense_sms.h"

@@ -9,11 +9,11 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/cartesian/calibration_lines.h"
-#include "gadgets/shared/half_frames.h"
+#include "gadgets/shared/hybrid_frames.h"
 
 namespace echotrain {
 
-/// Emits frames (KSpace or HalfFrame) with their blocks and the notes of calibration_notes(), in the order of their
+/// Emits frames (KSpace or HybridFrame) with their blocks and the notes of calibration_notes(), in the order of their
 /// ends. Frames whose block is made from several frames wait for it, at most CalibrationLines::kMostHeld of a slice,
 /// contrast and set.
 template <class Whole>
@@ -55,7 +55,7 @@ class CalibratedFrames {
 
  private:
   static std::int64_t coils_of(const KSpace& whole) { return whole.data.shape()[0]; }
-  static std::int64_t coils_of(const HalfFrame& whole) { return whole.half.shape()[0]; }
+  static std::int64_t coils_of(const HybridFrame& whole) { return whole.half.shape()[0]; }
 
   void give(const FrameKey& key, const Emit<Whole>& emit) {
     auto held = held_.extract(key);

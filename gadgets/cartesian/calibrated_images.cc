@@ -23,7 +23,7 @@ void CalibratedImages::process(Readouts&& readouts, const Emit<CoilImages>& emit
   if (!readouts.last) return;
   frames_.frame_ends(
       *readouts.frame, [&] { return lines_.end(*readouts.frame); },
-      [&](HalfFrame&& whole) { images_->process(std::move(whole), emit); });
+      [&](HybridFrame&& whole) { images_->process(std::move(whole), emit); });
 }
 
 void CalibratedImages::rest(const Emit<CoilImages>& /*emit*/) {
@@ -31,7 +31,7 @@ void CalibratedImages::rest(const Emit<CoilImages>& /*emit*/) {
   if (!frame || scan_->behind) return;
   const auto calibration = frames_.ready(frame->key);
   if (!calibration) return;
-  HalfFrame expected = lines_.expected(*frame);
+  HybridFrame expected = lines_.expected(*frame);
   if (!expected.lines) return;
   expected.frame = frame;
   expected.calibration = calibration;
@@ -39,7 +39,7 @@ void CalibratedImages::rest(const Emit<CoilImages>& /*emit*/) {
 }
 
 void CalibratedImages::finish(End how, const Emit<CoilImages>& emit) {
-  frames_.finish(how, [&](HalfFrame&& whole) { images_->process(std::move(whole), emit); });
+  frames_.finish(how, [&](HybridFrame&& whole) { images_->process(std::move(whole), emit); });
 }
 
 }  // namespace echotrain

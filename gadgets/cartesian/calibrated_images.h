@@ -5,17 +5,17 @@
 #include <utility>
 
 #include "gadgets/cartesian/calibrated_frames.h"
-#include "gadgets/cartesian/half_lines.h"
+#include "gadgets/cartesian/hybrid_lines.h"
 
 namespace echotrain {
 
-/// Does what `cartesian_kspace` and a gadget that is HalfFrameImages (`grappa`, `sense`) do one after another, but
+/// Does what `cartesian_kspace` and a gadget that is HybridFrameImages (`grappa`, `sense`) do one after another, but
 /// transforms each line along x and cuts it to the image as it arrives, and prepares the images' weights as soon as a
 /// frame's reference lines are complete, while no other readouts wait. On the CPU the loader replaces those gadgets by
 /// this one; it has no name of its own.
 class CalibratedImages final : public Gadget<Readouts, CoilImages> {
  public:
-  CalibratedImages(const ReferenceOptions& options, std::unique_ptr<HalfFrameImages> images)
+  CalibratedImages(const ReferenceOptions& options, std::unique_ptr<HybridFrameImages> images)
       : options_(options), images_(std::move(images)) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
@@ -24,10 +24,10 @@ class CalibratedImages final : public Gadget<Readouts, CoilImages> {
 
  private:
   ReferenceOptions options_;
-  std::unique_ptr<HalfFrameImages> images_;
+  std::unique_ptr<HybridFrameImages> images_;
   Scan* scan_ = nullptr;
-  HalfLines lines_;
-  CalibratedFrames<HalfFrame> frames_;
+  HybridLines lines_;
+  CalibratedFrames<HybridFrame> frames_;
   std::shared_ptr<const Frame> open_;  // the frame of the last batch's imaging readouts
 };
 

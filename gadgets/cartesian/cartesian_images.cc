@@ -18,10 +18,10 @@ void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit)
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   lines_.add(readouts);
   if (!readouts.last) return;
-  if (HalfFrame whole = lines_.end(*readouts.frame); whole.half) emit(image_of(std::move(whole)));
+  if (HybridFrame whole = lines_.end(*readouts.frame); whole.half) emit(image_of(std::move(whole)));
 }
 
-CoilImages CartesianImages::image_of(HalfFrame&& whole) const {
+CoilImages CartesianImages::image_of(HybridFrame&& whole) const {
   numerics::Context& compute = scan_->compute;
   clear_missing_rows(compute, whole);
   const auto& n = whole.geometry.encoded;

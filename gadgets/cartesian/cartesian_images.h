@@ -1,7 +1,7 @@
 // CartesianImages turns Cartesian lines into images in one gadget, on the CPU.
 #pragma once
 
-#include "gadgets/cartesian/half_lines.h"
+#include "gadgets/cartesian/hybrid_lines.h"
 
 namespace echotrain {
 
@@ -17,13 +17,13 @@ class CartesianImages final : public Gadget<Readouts, CoilImages> {
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
 
  private:
-  CoilImages image_of(HalfFrame&& whole) const;
+  CoilImages image_of(HybridFrame&& whole) const;
 
   numerics::Direction direction_;
   bool rss_;
   ReferenceOptions options_;
   Scan* scan_ = nullptr;
-  HalfLines lines_;
+  HybridLines lines_;
 };
 
 }  // namespace echotrain

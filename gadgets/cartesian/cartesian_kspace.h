@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/cartesian/acs_reinsertion.h"
 #include "gadgets/cartesian/calibrated_frames.h"
 #include "gadgets/cartesian/cartesian_lines.h"
-#include "gadgets/cartesian/put_back.h"
 #include "gadgets/cartesian/reference_options.h"
 #include "gadgets/numerics/core/memory_budget.h"
 
@@ -20,8 +20,8 @@ namespace echotrain {
 /// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero. Meta attributes: missing_lines
 /// (of the announced lines, or of the announced lattice), and for an accelerated scan acceleration ("3x1"),
 /// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
-/// Embedded reference lines fill rows, too (PutBack); put_back_lines says how many. Reference lines go on with each
-/// k-space as a block (CalibrationLines, CalibratedFrames). Throws ClientError when a frame's coils are not its
+/// Embedded reference lines fill rows, too (AcsReinsertion); put_back_lines says how many. Reference lines go on with
+/// each k-space as a block (CalibrationLines, CalibratedFrames). Throws ClientError when a frame's coils are not its
 /// block's.
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
@@ -51,7 +51,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
   CalibratedFrames<KSpace> frames_;
-  PutBack put_back_;
+  AcsReinsertion put_back_;
   std::map<std::uint64_t, Buffer> open_;
 };
 

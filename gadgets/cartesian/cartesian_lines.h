@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {

@@ -14,7 +14,7 @@ struct ReferenceOptions {
   From calibration = From::automatic;
   std::int64_t calibration_lines = 64;  ///< the most rows of a block, per axis
   std::int64_t refresh = 0;             ///< sliding: frames after which a block is made anew; 0: never
-  bool put_back = true;                 ///< PutBack is used
+  bool put_back = true;                 ///< AcsReinsertion is used
 };
 
 /// The options as parameters of a gadget.

@@ -9,7 +9,7 @@
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/numerics/mri/coils/coil_regions.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
-#include "gadgets/shared/maps_cache.h"
+#include "gadgets/shared/espirit_map_cache.h"
 
 namespace echotrain {
 namespace {
@@ -91,7 +91,7 @@ Array<cfloat> espirit_maps_of(Context& context, const Calibration& calibration,
   // espirit_maps() takes the middle of its input for the centre of k-space.
   const Array<cfloat> middle = middle_of(context, calibration, false);
   const Array<cfloat> maps =
-      kept_espirit_maps(context, middle, {}, {calibration.data.shape()[0], padded[0], padded[1], padded[2]});
+      cached_espirit_maps(context, middle, {}, {calibration.data.shape()[0], padded[0], padded[1], padded[2]});
   return cut_and_normalized(context, maps, geometry.image);
 }
 

@@ -15,7 +15,7 @@ namespace echotrain {
 /// space, and rows at the edges of k-space, where these are wrong, are corrected. Or it gives the images of all coils,
 /// by the kernels themselves. Acquired lines keep their values; reference lines that came with a frame serve its image,
 /// too. K-space beyond the outermost lines stays 0.
-class Grappa final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
+class Grappa final : public Gadget<KSpace, CoilImages>, public HybridFrameImages {
  public:
   struct Options {
     std::int64_t kernel_x = 5, kernel_y = 4, kernel_z = 4;
@@ -33,8 +33,8 @@ class Grappa final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
   explicit Grappa(const Options& options);
   void start(const protocol::Header& header, Scan& scan) override { frames_.start(header, scan); }
   void process(KSpace&& kspace, const Emit<CoilImages>& emit) override { frames_.process(std::move(kspace), emit); }
-  void prepare(const HalfFrame& expected) override { frames_.prepare(expected); }
-  void process(HalfFrame&& frame, const Emit<CoilImages>& emit) override { frames_.process(std::move(frame), emit); }
+  void prepare(const HybridFrame& expected) override { frames_.prepare(expected); }
+  void process(HybridFrame&& frame, const Emit<CoilImages>& emit) override { frames_.process(std::move(frame), emit); }
 
  private:
   UnmixedFrames frames_;

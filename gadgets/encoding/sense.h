@@ -12,7 +12,7 @@ namespace echotrain {
 /// et al., MRM 42, 1999; CAIPIRINHA: Breuer et al., MRM 55, 2006). Takes the lattice's lines alone, which must divide
 /// the transform's extents. Other patterns, reference lines that serve the image and regularized solutions are for
 /// `encoding`, `coil_maps` and `pcg`.
-class Sense final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
+class Sense final : public Gadget<KSpace, CoilImages>, public HybridFrameImages {
  public:
   struct Options {
     std::string maps = "espirit";
@@ -28,8 +28,8 @@ class Sense final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
   explicit Sense(const Options& options);
   void start(const protocol::Header& header, Scan& scan) override { frames_.start(header, scan); }
   void process(KSpace&& kspace, const Emit<CoilImages>& emit) override { frames_.process(std::move(kspace), emit); }
-  void prepare(const HalfFrame& expected) override { frames_.prepare(expected); }
-  void process(HalfFrame&& frame, const Emit<CoilImages>& emit) override { frames_.process(std::move(frame), emit); }
+  void prepare(const HybridFrame& expected) override { frames_.prepare(expected); }
+  void process(HybridFrame&& frame, const Emit<CoilImages>& emit) override { frames_.process(std::move(frame), emit); }
 
  private:
   UnmixedFrames frames_;

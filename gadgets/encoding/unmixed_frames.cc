@@ -43,7 +43,7 @@ void UnmixedFrames::start(const protocol::Header& header, Scan& scan) {
   }
 }
 
-void UnmixedFrames::check(const HalfFrame& facts) const {
+void UnmixedFrames::check(const HybridFrame& facts) const {
   if (!facts.lines)
     throw ClientError(
         fmt::format("{}: the gadget before it does not say which lines of k-space were acquired", options_.name));
@@ -76,9 +76,9 @@ void UnmixedFrames::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
   unmix({{kspace.frame, {}, geometry, kspace.lines, kspace.calibration}, kspace.data}, emit);
 }
 
-void UnmixedFrames::process(HalfFrame&& frame, const Emit<CoilImages>& emit) { unmix({std::move(frame), {}}, emit); }
+void UnmixedFrames::process(HybridFrame&& frame, const Emit<CoilImages>& emit) { unmix({std::move(frame), {}}, emit); }
 
-void UnmixedFrames::prepare(const HalfFrame& expected) {
+void UnmixedFrames::prepare(const HybridFrame& expected) {
   const std::uint16_t encoding = expected.frame->key.encoding;
   const Steps& announced = announced_.at(encoding);
   const SampledLines& lines = *expected.lines;
@@ -88,7 +88,7 @@ void UnmixedFrames::prepare(const HalfFrame& expected) {
 }
 
 void UnmixedFrames::unmix(Acquired&& acquired, const Emit<CoilImages>& emit) {
-  const HalfFrame& facts = acquired.facts;
+  const HybridFrame& facts = acquired.facts;
   check(facts);
   const SampledLines& lines = *facts.lines;
   const Steps announced = announced_.at(facts.frame->key.encoding);

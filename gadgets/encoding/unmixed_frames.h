@@ -10,7 +10,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/encoding/parallel_weights.h"
 #include "gadgets/encoding/unmixed_images.h"
-#include "gadgets/shared/half_frames.h"
+#include "gadgets/shared/hybrid_frames.h"
 
 namespace echotrain {
 
@@ -36,20 +36,20 @@ class UnmixedFrames {
   /// have another number of coils.
   void process(KSpace&& kspace, const Emit<CoilImages>& emit);
   /// Processes lines that were transformed along x as they came.
-  void process(HalfFrame&& frame, const Emit<CoilImages>& emit);
+  void process(HybridFrame&& frame, const Emit<CoilImages>& emit);
   /// Makes the weights of a frame that will probably end with these facts, if it can be unmixed.
-  void prepare(const HalfFrame& expected);
+  void prepare(const HybridFrame& expected);
 
  private:
   using Steps = std::array<std::uint16_t, 2>;  // y, z
   /// A frame in one of the two forms; for a KSpace, `half` is empty.
   struct Acquired {
-    HalfFrame facts;
+    HybridFrame facts;
     Array<cfloat> kspace;  // [coil, z, y, x]
     std::int64_t coils() const { return (kspace ? kspace : facts.half).shape()[0]; }
   };
   void unmix(Acquired&& acquired, const Emit<CoilImages>& emit);
-  void check(const HalfFrame& facts) const;
+  void check(const HybridFrame& facts) const;
   std::string missing_lines(const SampledLines& lines, const Steps& announced) const;
   void refuse(const char* kind, const std::string& why, Acquired&& acquired, const Emit<CoilImages>& emit);
   CoilImages plain_images(Acquired& acquired) const;

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 

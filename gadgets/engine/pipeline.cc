@@ -15,9 +15,9 @@
 #include "gadgets/engine/chain/delivery.h"
 #include "gadgets/engine/framer.h"
 #include "gadgets/shared/image_check.h"
-#include "gadgets/shared/incoming/image_entrance.h"
-#include "protocol/data/counted.h"
+#include "gadgets/shared/incoming/image_input.h"
 #include "protocol/data/meta.h"
+#include "protocol/data/pluralized.h"
 
 namespace echotrain {
 namespace {
@@ -82,13 +82,13 @@ std::string PipelinePlan::misfit(std::uint64_t readouts, std::uint64_t images) c
     return fmt::format(
         "pipeline '{}' takes images, but the scan has {} and no image: use a pipeline that reconstructs "
         "readouts",
-        spec_.name, protocol::counted(readouts, "readout"));
+        spec_.name, protocol::pluralized(readouts, "readout"));
   }
   if (readouts > 0 || images == 0 || takes_images() || chain_->takes_messages()) return "";
   return fmt::format(
       "pipeline '{}' reconstructs readouts, but the scan has {} and no readout: use a pipeline that takes "
       "images ('input: images'), such as 'images_denoise' or 'images_display'",
-      spec_.name, protocol::counted(images, "image"));
+      spec_.name, protocol::pluralized(images, "image"));
 }
 
 std::string PipelinePlan::describe() const {
@@ -195,7 +195,7 @@ struct Pipeline::Impl {
     const auto leaving = [this](Item&& item) { leave(std::move(item)); };
     chain.reset();
     times.clear();
-    chain.emplace(plan->chain(), ChainMaking{asked_taps.empty(), compute.cuda(), leaving, clock(), "", watch.item},
+    chain.emplace(plan->chain(), ChainBuild{asked_taps.empty(), compute.cuda(), leaving, clock(), "", watch.item},
                   leaving);
     for (const auto& [name, on_item] : asked_taps) chain->tap(name, on_item);
   }
@@ -209,7 +209,7 @@ struct Pipeline::Impl {
   /// too.
   bool offer(const protocol::Image& image) {
     if (!plan->chain().takes_messages()) return true;
-    const Offered offered = chain->offer(image);
+    const OfferResult offered = chain->offer(image);
     if (!offered.taken && plan->types().front() != ItemType::raw_batch)
       scan->warn(
           fmt::format("no branch of pipeline '{}' takes images of series {} and image_type {}; they are left out",
@@ -241,9 +241,9 @@ struct Pipeline::Impl {
   std::set<std::string> said;
   std::optional<Scan> scan;  // no value before start()
   Framer framer;
-  ImageEntrance images;
+  ImageInput images;
   std::vector<std::pair<std::string, Chain::Tap>> asked_taps;  // by a gadget's name
-  PipelineWatch watch;
+  PipelineObserver watch;
   GadgetClock times;
   std::uint64_t images_told = 0, images_left_out = 0;
   std::optional<Chain> chain;
@@ -275,7 +275,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional
   impl_->counts.readouts += readouts.size();
   impl_->scan->behind = waiting.value_or(0) > 0;
   if (readouts.empty()) {
-    // For gadgets that have results (gadgets/shared/scan_port.h), or when all of a batch was left out.
+    // For gadgets that have results (gadgets/shared/scan_environment.h), or when all of a batch was left out.
     impl_->flush();
   } else if (impl_->plan->spec().input == config::Input::images) {
     impl_->scan->warn(
@@ -352,7 +352,7 @@ bool Pipeline::tap(const std::string& name, std::function<void(const Item&)> on_
   return true;
 }
 
-void Pipeline::watch(PipelineWatch watch) {
+void Pipeline::watch(PipelineObserver watch) {
   impl_->watch = std::move(watch);
   impl_->make();
 }

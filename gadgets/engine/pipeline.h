@@ -72,7 +72,7 @@ struct PipelineSink {
 };
 
 /// The observers of a running scan. Both are called on the pipeline's thread, and either may be empty.
-struct PipelineWatch {
+struct PipelineObserver {
   /// Called after a push in which images left, with the time that the thread spent in each place since images left
   /// before, and the names of the places (GadgetClock), which stay the same once the scan has started.
   std::function<void(const FrameTimes&, const std::vector<std::string>&)> frame;
@@ -98,7 +98,7 @@ class Pipeline {
 
   /// Checks the measurement against every gadget. Call it before any data.
   void start(const protocol::Header& header);
-  /// Takes batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed
+  /// Takes batches in order of arrival, or an empty one (ScanEnvironment). Acquisitions must have passed
   /// protocol::AcquisitionCheck. `waiting`: number of later readouts that will be pushed, too; these may be worked on
   /// together. Not given, as for files: no frame is left out by `when_behind: drop_oldest`.
   void push(std::vector<protocol::Acquisition>&& readouts, std::optional<std::int64_t> waiting = std::nullopt);
@@ -121,7 +121,7 @@ class Pipeline {
   /// fused with others, and frames come whole.
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
   /// Sets observers. Call it before start(). It does not change the pipeline's work.
-  void watch(PipelineWatch watch);
+  void watch(PipelineObserver watch);
 
  private:
   struct Impl;

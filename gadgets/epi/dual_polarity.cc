@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "gadgets/epi/epi_readouts.h"
-#include "gadgets/numerics/core/layout/layout.h"
 #include "gadgets/numerics/core/layout/rearrange.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
-#include "gadgets/shared/bytes_beside_data.h"
+#include "gadgets/shared/readout_overhead.h"
 
 namespace echotrain {
 namespace {
@@ -62,7 +62,7 @@ void DualPolarity::learn(Readouts&& references, const std::vector<bool>& reverse
       emit(std::move(stretch));
       continue;
     }
-    paid_->grow_to(paid_->bytes() + bytes_beside_data(stretch));
+    paid_->grow_to(paid_->bytes() + overhead_bytes(stretch));
     kept_[references.heads[begin].idx.slice].push_back(std::move(stretch));
   }
 }
@@ -91,7 +91,7 @@ void DualPolarity::release(std::optional<std::uint16_t> slice, const Emit<Readou
     const std::vector<Readouts> kept = std::move(at->second);
     kept_.erase(at);
     for (const Readouts& each : kept) {
-      paid_->set(paid_->bytes() - bytes_beside_data(each));
+      paid_->set(paid_->bytes() - overhead_bytes(each));
       const std::set<std::uint16_t>& forward = states_[slice_of(each.heads.front())].forward;
       for (std::size_t i = 0; i < each.heads.size(); ++i)
         if (!forward.contains(each.heads[i].idx.kspace_encode_step_1)) emit(stretch_of(each, i, i + 1));

@@ -13,7 +13,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/mri/epi/dual_polarity.h"
+#include "gadgets/numerics/mri/epi/dual_polarity_kernels.h"
 
 namespace echotrain {
 

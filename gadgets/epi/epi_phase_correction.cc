@@ -7,8 +7,8 @@
 
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/numerics/mri/epi/ghost_search.h"
-#include "gadgets/shared/bytes_beside_data.h"
 #include "gadgets/shared/epi_lines.h"
+#include "gadgets/shared/readout_overhead.h"
 #include "protocol/data/epi_description.h"
 
 namespace echotrain {
@@ -104,7 +104,7 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   const bool last = readouts.last, kernels = has_kernels(slice);
   if (kernels || searches(state, source_of(slice)) || held_.contains(frame)) {
     std::vector<Held>& held = held_[frame];
-    paid_held_->grow_to(paid_held_->bytes() + bytes_beside_data(readouts));
+    paid_held_->grow_to(paid_held_->bytes() + overhead_bytes(readouts));
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
     const std::optional<double> missed = kernels ? dual_->correct(slice, held) : std::nullopt;
@@ -112,7 +112,7 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
     if (!missed && state.found) complete(state, held);
     note(held.back().readouts, missed);
     for (Held& each : held) {
-      paid_held_->set(paid_held_->bytes() - bytes_beside_data(each.readouts));
+      paid_held_->set(paid_held_->bytes() - overhead_bytes(each.readouts));
       emit(std::move(each.readouts));
     }
     held_.erase(frame);

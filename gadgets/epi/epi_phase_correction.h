@@ -31,10 +31,10 @@ namespace echotrain {
 /// 4 lines) shows no drift.
 ///
 /// `dual_polarity`: the remaining difference of both polarities that is no linear phase is removed by kernels that make
-/// reversed lines from themselves and their neighbours (gadgets/numerics/mri/epi/dual_polarity.h). They are fitted to
-/// calibration lines (flag 20) that came twice, with flag 22 and without, before the slice's first image; the forward
-/// ones of these go on. Frames are held until they are whole, and their images are not searched. Simultaneous slices
-/// and encodings of several partitions are done without kernels, with a warning.
+/// reversed lines from themselves and their neighbours (gadgets/numerics/mri/epi/dual_polarity_kernels.h). They are
+/// fitted to calibration lines (flag 20) that came twice, with flag 22 and without, before the slice's first image; the
+/// forward ones of these go on. Frames are held until they are whole, and their images are not searched. Simultaneous
+/// slices and encodings of several partitions are done without kernels, with a warning.
 ///
 /// In:  Readouts [readout, coil, sample] of EPI, regular lines in the order of time (ramp_regrid gives such); phase
 ///      correction on the host.

@@ -11,8 +11,8 @@
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/epi/gradient_delay.h"
 #include "gadgets/numerics/mri/epi/line_changes.h"
-#include "gadgets/shared/bytes_beside_data.h"
 #include "gadgets/shared/measurement.h"
+#include "gadgets/shared/readout_overhead.h"
 #include "protocol/data/epi_description.h"
 
 namespace echotrain {
@@ -95,12 +95,12 @@ void RampRegrid::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   }
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   if (waits(readouts)) {
-    paid_waiting_->grow_to(paid_waiting_->bytes() + bytes_beside_data(readouts));
+    paid_waiting_->grow_to(paid_waiting_->bytes() + overhead_bytes(readouts));
     space.waiting.push_back(std::move(readouts));
     return;
   }
   for (Readouts& each : std::exchange(space.waiting, {})) {
-    paid_waiting_->set(paid_waiting_->bytes() - bytes_beside_data(each));
+    paid_waiting_->set(paid_waiting_->bytes() - overhead_bytes(each));
     regrid(std::move(each), emit);
   }
   regrid(std::move(readouts), emit);

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "gadgets/numerics/mri/field/unwarp.h"
-#include "gadgets/shared/field_of_scan.h"
 #include "gadgets/shared/incoming/meta_notes.h"
+#include "gadgets/shared/scan_field_map.h"
 
 namespace echotrain {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/numerics/transforms/nufft/nufft.h"

@@ -14,7 +14,7 @@
 #include "gadgets/gridding/known_trajectories.h"
 #include "gadgets/gridding/sample_space.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/shared/over_planes.h"
+#include "gadgets/shared/per_plane.h"
 
 namespace echotrain {
 
@@ -75,6 +75,6 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   std::map<std::uint64_t, Open> open_;
 };
 
-using DensityCompensationOfPlanes = OverPlanes<DensityCompensation>;
+using DensityCompensationOfPlanes = PerPlane<DensityCompensation>;
 
 }  // namespace echotrain

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_environment.h"
 
 namespace echotrain {
 namespace {
@@ -63,7 +63,7 @@ bool follows(numerics::ThreadPool& threads, const KnownTrajectory& known, std::u
 
 void KnownTrajectories::start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes) {
   scan_ = &scan;
-  owner_ = scan.compute.cache<ScanPort>().owner;
+  owner_ = scan.compute.cache<ScanEnvironment>().owner;
   key_ = store_key(header, options, scan, planes);
   for (auto& trajectory : scan.compute.resources().get<TrajectoryStore>().find(owner_, key_)) {
     scan.add_likely_positions(trajectory->positions);
@@ -102,7 +102,7 @@ KnownTrajectories::Known& KnownTrajectories::remember(std::shared_ptr<const Know
   if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the next scan may repeat the first ones
     ++stored_;
     scan_->compute.resources().get<TrajectoryStore>().add(owner_, key_, trajectory,
-                                                          scan_->compute.cache<ScanPort>().client);
+                                                          scan_->compute.cache<ScanEnvironment>().client);
   }
   auto at = std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.trajectory == trajectory; });
   if (at == known_.end()) at = known_.insert(known_.end(), {std::move(trajectory), {}});

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {

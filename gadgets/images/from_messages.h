@@ -2,11 +2,11 @@
 #pragma once
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/shared/incoming/image_entrance.h"
+#include "gadgets/shared/incoming/image_input.h"
 
 namespace echotrain {
 
-/// Makes items from messages, as the entrance of a pipeline of images does (ImageEntrance), so that gadgets for images
+/// Makes items from messages, as the entrance of a pipeline of images does (ImageInput), so that gadgets for images
 /// can follow `image`, or a step outside this process that gives messages. They then count as images of a client:
 /// `image` gives them back with the type, series and meta attributes that the messages had. Images made of readouts
 /// keep the frame's number, times of arrival and number of readouts, and this gadget waits for the device, as their
@@ -24,7 +24,7 @@ class FromMessages final : public Gadget<Image, CoilImages> {
 
  private:
   Scan* scan_ = nullptr;
-  ImageEntrance entrance_;
+  ImageInput entrance_;
 };
 
 }  // namespace echotrain

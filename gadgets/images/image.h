@@ -8,7 +8,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/images/image_meta.h"
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/measurement.h"
 

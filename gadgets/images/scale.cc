@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 

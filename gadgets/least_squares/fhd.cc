@@ -242,7 +242,7 @@ std::optional<Array<cfloat>> Fhd::add_gridded(const Open& open, Samples&& sample
   const std::int64_t segments = open.field ? open.field->segments() : 1;
   if (open.field && samples.data.size() > 0) {
     Array<cfloat> split = compute.allocate<cfloat>({samples.data.shape()[0], segments * open.coils});
-    open.field->split(compute, FieldOfScan::first_sample(samples), samples.data.view(), split.view());
+    open.field->split(compute, ScanFieldMap::first_sample(samples), samples.data.view(), split.view());
     samples.data = std::move(split);
   }
   auto gridded = gridder_.add(std::move(samples));

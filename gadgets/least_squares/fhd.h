@@ -12,10 +12,10 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/transforms/exact/split_adjoint.h"
-#include "gadgets/shared/field_of_scan.h"
 #include "gadgets/shared/frame_gridder.h"
 #include "gadgets/shared/measurement.h"
 #include "gadgets/shared/operator_cache.h"
+#include "gadgets/shared/scan_field_map.h"
 
 namespace echotrain {
 
@@ -86,7 +86,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   std::vector<ImageGeometry> geometries_;
   std::vector<numerics::NufftOptions> of_lags_;  // the gridding of Q by geometry, for the NUFFT method
   FrameGridder gridder_;                         // for the NUFFT method
-  FieldOfScan field_;
+  ScanFieldMap field_;
   std::list<Corrected> corrected_;  // most recent first, bounded
   std::map<std::uint64_t, Open> open_;
   std::weak_ptr<const SamplePositions> summed_;  // the positions whose sum of weights is known

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/inverse/operators/normal_operator.h"
 #include "gadgets/numerics/mri/coils/coil.h"
 #include "gadgets/numerics/mri/images/sobel.h"

@@ -467,7 +467,7 @@ void CardiacBinning::hand_on(Phase& phase, bool last, const Emit<Readouts>& emit
            a.batch->trajectory.size() / std::max<std::int64_t>(1, of_a[0]) ==
                b.batch->trajectory.size() / std::max<std::int64_t>(1, of_b[0]);
   };
-  const PaidVector<Readout> waiting = std::exchange(phase.waiting, PaidVector<Readout>(pays_));
+  const AccountedVector<Readout> waiting = std::exchange(phase.waiting, AccountedVector<Readout>(pays_));
   for (std::size_t begin = 0; begin < waiting.size() || last;) {
     std::size_t end = begin;
     while (end < waiting.size() && same_shape(waiting[begin], waiting[end])) ++end;

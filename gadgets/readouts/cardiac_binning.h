@@ -16,7 +16,7 @@
 #include "gadgets/readouts/gating/day_clock.h"
 #include "gadgets/readouts/gating/stamp_check.h"
 #include "gadgets/readouts/heartbeats.h"
-#include "gadgets/shared/paid_allocator.h"
+#include "gadgets/shared/accounted_allocator.h"
 
 namespace echotrain {
 
@@ -110,22 +110,22 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     double phase = 0;           // 0 .. 1, once known
     bool breath_known = false;  // breathing was judged as wanted
   };
-  using Pays = PaidAllocator<Readout>;
+  using Pays = AccountedAllocator<Readout>;
   struct Phase {
     explicit Phase(const Pays& pays) : lines(pays), waiting(pays) {}
     std::shared_ptr<Frame> frame;
-    PaidSet<Line> lines;
-    PaidVector<Readout> waiting;  // to be handed on with the next emission
+    AccountedSet<Line> lines;
+    AccountedVector<Readout> waiting;  // to be handed on with the next emission
     bool started = false;
     std::int64_t borrowed = 0;
   };
   struct Group {
     Group(const FrameKey& of, const Pays& pays) : key(of), phases(pays), kept(pays) {}
     FrameKey key;
-    std::map<std::string, std::string> notes;  // notes of the frames that its readouts came in
-    PaidMap<std::int64_t, Phase> phases;       // phases with their own or borrowed readouts
-    PaidMap<Line, PaidVector<Readout>> kept;   // readouts of each line, for the phases that lack it
-    std::int64_t pending = 0;                  // readouts whose interval is not known yet
+    std::map<std::string, std::string> notes;           // notes of the frames that its readouts came in
+    AccountedMap<std::int64_t, Phase> phases;           // phases with their own or borrowed readouts
+    AccountedMap<Line, AccountedVector<Readout>> kept;  // readouts of each line, for the phases that lack it
+    std::int64_t pending = 0;                           // readouts whose interval is not known yet
     std::int64_t left_out = 0;
     std::int64_t breathing = 0;  // readouts left out by breathing
     bool whole = false;          // all its frames are whole
@@ -164,9 +164,9 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   double first_regular_ms_ = 0;  // length of the first regular interval
   Pays pays_;
   std::unique_ptr<numerics::MemoryShare> paid_;  // for intervals, and for data of breathing_
-  PaidMap<FrameKey, std::uint64_t> open_;        // groups that more frames may belong to, by key without phase
-  PaidMap<std::uint64_t, Group> groups_;         // by number, in the order in which they began
-  PaidVector<Readout> unplaced_;                 // in order of arrival
+  AccountedMap<FrameKey, std::uint64_t> open_;   // groups that more frames may belong to, by key without phase
+  AccountedMap<std::uint64_t, Group> groups_;    // by number, in the order in which they began
+  AccountedVector<Readout> unplaced_;            // in order of arrival
   std::uint64_t next_group_ = 0, next_frame_ = 0;
   bool has_trajectory_ = false, position_told_ = false;
   std::vector<bool> one_phase_;  // for each encoding: the header says that idx.phase does not change

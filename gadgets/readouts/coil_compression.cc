@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "gadgets/shared/bytes_beside_data.h"
 #include "gadgets/shared/measurement.h"
+#include "gadgets/shared/readout_overhead.h"
 #include "gadgets/shared/slice_coils.h"
 
 namespace echotrain {
@@ -140,7 +140,7 @@ void CoilCompression::take(Group& group, Readouts&& readouts, const Emit<Readout
         group.holds_imaging = group.holds_imaging || !readouts.heads.empty();
       else
         group.calibration_readouts += static_cast<std::int64_t>(readouts.heads.size());
-      paid_->grow_to(paid_->bytes() + bytes_beside_data(readouts));
+      paid_->grow_to(paid_->bytes() + overhead_bytes(readouts));
       group.held.push_back(std::move(readouts));
       if (!last) return;
       learn(group, frame);
@@ -286,7 +286,7 @@ Readouts CoilCompression::compressed(const Group& group, Readouts&& readouts) co
 /// Passes on the held readouts, once the virtual coils are known.
 void CoilCompression::give(Group& group, const Emit<Readouts>& emit) {
   for (Readouts& each : std::exchange(group.held, {})) {
-    const std::uint64_t bytes = bytes_beside_data(each);
+    const std::uint64_t bytes = overhead_bytes(each);
     emit(compressed(group, std::move(each)));
     paid_->set(paid_->bytes() - bytes);
   }

@@ -9,9 +9,9 @@
 #include <numbers>
 
 #include "gadgets/numerics/core/team/team.h"
-#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_environment.h"
 #include "gadgets/shared/store/coil_labels.h"
-#include "protocol/data/device.h"
+#include "protocol/data/scanner_device.h"
 
 namespace echotrain {
 namespace {
@@ -85,7 +85,7 @@ Parameters<ExternalCalibration::Options> ExternalCalibration::parameters() {
 
 void ExternalCalibration::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  const auto& port = scan.compute.cache<ScanPort>();
+  const auto& port = scan.compute.cache<ScanEnvironment>();
   measurement_ = {port.owner, protocol::device_of(header.xml), header.measurement_id, port.client};
   labels_ = header.coil_labels;
   dependencies_ = calibration_dependencies(header);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "gadgets/numerics/mri/epi/line_changes.h"
-#include "gadgets/shared/bytes_beside_data.h"
+#include "gadgets/shared/readout_overhead.h"
 
 namespace echotrain {
 namespace {
@@ -25,7 +25,7 @@ constexpr std::int64_t kSideItems = 3;
 std::uint64_t bytes_of_waiting(const Readouts& readouts) {
   constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // bytes of breath, drift
                                                                                              // and time
-  return bytes_beside_data(readouts) + readouts.heads.size() * kAnswerBytes;
+  return overhead_bytes(readouts) + readouts.heads.size() * kAnswerBytes;
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/core/team/team.h"
-#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_environment.h"
 #include "gadgets/shared/scan_view.h"
 #include "gadgets/shared/store/coil_labels.h"
-#include "protocol/data/device.h"
+#include "protocol/data/scanner_device.h"
 
 namespace echotrain {
 namespace {
@@ -31,7 +31,7 @@ Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() {
 
 void NoiseAdjust::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  const auto& port = scan.compute.cache<ScanPort>();
+  const auto& port = scan.compute.cache<ScanEnvironment>();
   measurement_ = {port.owner, protocol::device_of(header.xml), header.measurement_id, port.client};
   dependency_ = header.noise_dependency;
   labels_ = header.coil_labels;

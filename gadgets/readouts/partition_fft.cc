@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain {
@@ -24,7 +24,7 @@ Parameters<PartitionFft::Options> PartitionFft::parameters() {
 
 void PartitionFft::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  pays_ = PaidAllocator<std::int32_t>(scan.compute.account());
+  pays_ = AccountedAllocator<std::int32_t>(scan.compute.account());
   open_ = decltype(open_)(pays_);
   for (const auto& encoding : header.encodings) {
     if (encoding.trajectory == protocol::Trajectory::cartesian)

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "protocol/data/counted.h"
+#include "protocol/data/pluralized.h"
 
 namespace echotrain {
 
@@ -27,9 +27,9 @@ bool Passthrough::take_aside(Item& item, const Emit<Image>& emit) {
 }
 
 void Passthrough::finish(End /*how*/, const Emit<Image>& /*emit*/) {
-  scan_->info(fmt::format("received {} ({} bytes of samples), {}, {}", protocol::counted(readouts_, "readout"),
-                          readout_bytes_, protocol::counted(waveforms_, "waveform"),
-                          protocol::counted(images_, "image")));
+  scan_->info(fmt::format("received {} ({} bytes of samples), {}, {}", protocol::pluralized(readouts_, "readout"),
+                          readout_bytes_, protocol::pluralized(waveforms_, "waveform"),
+                          protocol::pluralized(images_, "image")));
 }
 
 }  // namespace echotrain

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/shared/over_planes.h"
+#include "gadgets/shared/per_plane.h"
 
 namespace echotrain {
 
@@ -86,6 +86,6 @@ class RadialTrajectory final : public Gadget<Readouts, Readouts> {
   std::map<Series, Arrival> arrivals_;
 };
 
-using RadialTrajectoryOfPlanes = OverPlanes<RadialTrajectory>;
+using RadialTrajectoryOfPlanes = PerPlane<RadialTrajectory>;
 
 }  // namespace echotrain

@@ -20,8 +20,8 @@
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/progress.h"
-#include "gadgets/shared/scan_port.h"
-#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/store/fair_share_eviction.h"
 
 namespace echotrain {
 
@@ -35,15 +35,15 @@ struct CacheCounts {
 /// the same time; sessions that ask for other objects do not wait, nor does one wait for a session that is to stop,
 /// which may hang. When the bytes of all objects and their requests exceed the bound, or there are too many of them,
 /// objects that no session holds are dropped, each time of the client that has most the one unused for longest
-/// (keep_equal_parts): who has no more than an equal part loses nothing to others. An object belongs to the client that
-/// used it last (ScanPort::client), and if that one loses it, to the one before. On the CPU they are also dropped when
-/// the budget needs what they take. While an object is made, the session that asked for it pays for the memory; what is
-/// kept is paid for by the cache. Thread-safe.
+/// (evict_to_fair_share): who has no more than an equal part loses nothing to others. An object belongs to the client
+/// that used it last (ScanEnvironment::client), and if that one loses it, to the one before. On the CPU they are also
+/// dropped when the budget needs what they take. While an object is made, the session that asked for it pays for the
+/// memory; what is kept is paid for by the cache. Thread-safe.
 ///
 /// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
 /// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.
 template <class Request>
-class DeviceCache : private numerics::DroppableOfClients {
+class DeviceCache : private numerics::ClientEvictable {
  public:
   using Made = typename Request::Made;
   static constexpr std::uint64_t kMostEntries = 4096;
@@ -52,16 +52,16 @@ class DeviceCache : private numerics::DroppableOfClients {
 
   explicit DeviceCache(std::uint64_t bytes,
                        std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>(),
-                       std::chrono::steady_clock::duration lapses = kPartLapses,
+                       std::chrono::steady_clock::duration lapses = kShareLapses,
                        std::uint64_t most_entries = kMostEntries)
       : most_bytes_(bytes),
         most_entries_(most_entries),
         lapses_(lapses),
         account_(std::make_shared<numerics::MemoryAccount>(std::move(budget))),
         beside_(account_) {
-    account_->budget()->offer(*this);
+    account_->budget()->add_evictable(*this);
   }
-  ~DeviceCache() override { account_->budget()->withdraw(*this); }
+  ~DeviceCache() override { account_->budget()->remove_evictable(*this); }
 
   struct Result {
     std::shared_ptr<const Made> plan;
@@ -95,7 +95,7 @@ class DeviceCache : private numerics::DroppableOfClients {
     const auto begin = std::chrono::steady_clock::now();
     std::shared_ptr<const Made> made;
     try {
-      const numerics::KeepsCore keeps;  // others may wait for it
+      const numerics::NoYieldScope keeps;  // others may wait for it
       made = make(session, place, request);
     } catch (...) {
       end_making(request);
@@ -134,7 +134,7 @@ class DeviceCache : private numerics::DroppableOfClients {
   using Entries = std::list<Entry>;
   static constexpr std::size_t kMostClients = 64;  // of an object
 
-  static const std::string& client_of(numerics::Context& session) { return session.cache<ScanPort>().client; }
+  static const std::string& client_of(numerics::Context& session) { return session.cache<ScanEnvironment>().client; }
   static std::uint64_t bytes_of(const Made& made, const Request& request) {
     return made.bytes() + request.bytes() + kBytesBeside;
   }
@@ -155,7 +155,7 @@ class DeviceCache : private numerics::DroppableOfClients {
                                .stop_token = session.stop_token(),
                                .group = session.group(),
                                .account = session.account()});
-        own.cache<ScanPort>().client = client_of(session);
+        own.cache<ScanEnvironment>().client = client_of(session);
         auto made = request.make(own);
         own.synchronize();  // others use it on streams of their own
         if (bytes_of(*made, request) <= most_bytes_) return keep(own, place, request, std::move(made));
@@ -283,7 +283,7 @@ class DeviceCache : private numerics::DroppableOfClients {
         if (more > 0) owned[client].push_back(added);
         for (At entry = entries_.begin(); entry != entries_.end(); ++entry)
           owned[entry->clients.front()].push_back(entry);
-        keep_equal_parts(
+        evict_to_fair_share(
             owned, most, amount,
             [&](At item) {
               if (item == added || item->held()) return false;
@@ -347,7 +347,7 @@ class DeviceCache : private numerics::DroppableOfClients {
                                     [](const Entry& each) { return !each.held() && is_on_cpu(each); });
     return entry == entries_.rend() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
   }
-  void drop(std::uint64_t wanted) override { take_out(wanted, is_on_cpu); }
+  void evict(std::uint64_t wanted) override { take_out(wanted, is_on_cpu); }
   Shares shares() const override {
     const std::scoped_lock lock(mutex_);
     Shares shares;
@@ -359,7 +359,7 @@ class DeviceCache : private numerics::DroppableOfClients {
     }
     return shares;
   }
-  void drop_of(const std::string& client, std::uint64_t wanted) override {
+  void evict_of(const std::string& client, std::uint64_t wanted) override {
     take_out(
         wanted, [&](const Entry& each) { return is_on_cpu(each) && each.clients.front() == client; }, true);
   }

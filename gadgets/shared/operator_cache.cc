@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "gadgets/shared/plan_cache.h"
-#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_environment.h"
 
 namespace echotrain {
 namespace {
@@ -50,7 +50,8 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
   const bool keeps = store != nullptr && method.exact && work > kWorthKeeping;
   const std::string key = keeps ? disk_key() : "";
   if (keeps)
-    if (const auto kept = store->find(key, lags.size(), context.stop_token(), context.cache<ScanPort>().client)) {
+    if (const auto kept =
+            store->find(key, lags.size(), context.stop_token(), context.cache<ScanEnvironment>().client)) {
       const Array<cfloat> q = context.upload<cfloat>({kept->data(), lags});
       return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
     }
@@ -68,7 +69,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
                                  gridding ? *gridding : gridding_of(method, image, context.backend()), q.view());
   if (keeps) {
     const HostArray<cfloat> host = context.download<cfloat>(q.view());
-    store->add(key, host.view(), context.stop_token(), context.cache<ScanPort>().client);
+    store->add(key, host.view(), context.stop_token(), context.cache<ScanEnvironment>().client);
   }
   return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
 }

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/shared/store/fair_share_eviction.h"
 
 namespace echotrain {
 
@@ -43,9 +43,9 @@ void TrajectoryStore::add(const std::string& owner, const std::string& key,
     entries_.erase(entry);
     return true;
   };
-  keep_equal_parts(
+  evict_to_fair_share(
       owned, most_bytes_, [](Entries::iterator entry) { return bytes_of(*entry); }, erase);
-  keep_equal_parts(
+  evict_to_fair_share(
       owned, kMostEntries, [](Entries::iterator) { return std::uint64_t{1}; }, erase);
   std::uint64_t unpaid = 0;
   for (const Entry& entry : entries_) unpaid += unpaid_of(entry);
@@ -74,7 +74,7 @@ TrajectoryStore::Shares TrajectoryStore::shares() const {
 /// Drops entries that no scan holds and for which `goes` is true, what was unused for longest first, until they have
 /// `wanted` bytes. Needs no memory where all go.
 template <class Goes>
-void TrajectoryStore::drop_unused(std::uint64_t wanted, const Goes& goes) {
+void TrajectoryStore::evict_unused(std::uint64_t wanted, const Goes& goes) {
   Entries gone;  // thousands take milliseconds: freed without the lock
   const std::scoped_lock lock(mutex_);
   const auto can_go = [&](const Entry& entry) { return is_unused(entry) && goes(entry); };
@@ -94,12 +94,12 @@ void TrajectoryStore::drop_unused(std::uint64_t wanted, const Goes& goes) {
   }
 }
 
-void TrajectoryStore::drop(std::uint64_t wanted) {
-  drop_unused(wanted, [](const Entry&) { return true; });
+void TrajectoryStore::evict(std::uint64_t wanted) {
+  evict_unused(wanted, [](const Entry&) { return true; });
 }
 
-void TrajectoryStore::drop_of(const std::string& client, std::uint64_t wanted) {
-  drop_unused(wanted, [&](const Entry& entry) { return entry.client == client; });
+void TrajectoryStore::evict_of(const std::string& client, std::uint64_t wanted) {
+  evict_unused(wanted, [&](const Entry& entry) { return entry.client == client; });
 }
 
 }  // namespace echotrain

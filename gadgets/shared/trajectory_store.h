@@ -33,22 +33,22 @@ struct KnownTrajectory {
 };
 
 /// Trajectories by the client, its scans' header and density compensation. No client finds or replaces what another one
-/// left; where room is short, the client that has most of it loses its oldest (keep_equal_parts). Those that no scan
+/// left; where room is short, the client that has most of it loses its oldest (evict_to_fair_share). Those that no scan
 /// holds are dropped when the budget needs what they take. Thread-safe.
-class TrajectoryStore : private numerics::DroppableOfClients {
+class TrajectoryStore : private numerics::ClientEvictable {
  public:
   explicit TrajectoryStore(std::uint64_t bytes,
                            std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>())
       : most_bytes_(bytes), budget_(std::move(budget)), share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
-    budget_->offer(*this);
+    budget_->add_evictable(*this);
   }
   explicit TrajectoryStore(const numerics::Resources& resources)
       : TrajectoryStore(resources.options().trajectory_cache_bytes, resources.memory()) {}
-  ~TrajectoryStore() override { budget_->withdraw(*this); }
+  ~TrajectoryStore() override { budget_->remove_evictable(*this); }
 
-  /// Those that `owner` (ScanPort::owner) stored under `key`, the most recent first; at most kPerKey.
+  /// Those that `owner` (ScanEnvironment::owner) stored under `key`, the most recent first; at most kPerKey.
   std::vector<std::shared_ptr<const KnownTrajectory>> find(const std::string& owner, const std::string& key) const;
-  /// It is in the part of `client` (ScanPort::client), which several owners may share; empty: the owner's own.
+  /// It is in the part of `client` (ScanEnvironment::client), which several owners may share; empty: the owner's own.
   void add(const std::string& owner, const std::string& key, std::shared_ptr<const KnownTrajectory> known,
            const std::string& client = {});
 
@@ -72,11 +72,11 @@ class TrajectoryStore : private numerics::DroppableOfClients {
   }
   static bool is_unused(const Entry& entry) { return entry.known.use_count() == 1; }
   template <class Goes>
-  void drop_unused(std::uint64_t wanted, const Goes& goes);
+  void evict_unused(std::uint64_t wanted, const Goes& goes);
   std::optional<std::uint64_t> unused_since() const override;
-  void drop(std::uint64_t wanted) override;
+  void evict(std::uint64_t wanted) override;
   Shares shares() const override;
-  void drop_of(const std::string& client, std::uint64_t wanted) override;
+  void evict_of(const std::string& client, std::uint64_t wanted) override;
 
   const std::uint64_t most_bytes_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;

@@ -60,7 +60,7 @@ std::unique_ptr<Peer> Python::open(const Options& options, Scan& scan, const Pee
   settings.memory_bytes = limits.memory_bytes;
   settings.files = limits.files;
   settings.cpu_s = limits.cpu_s;
-  const std::string& host_json = scan.compute.cache<ScanPort>().host_json;
+  const std::string& host_json = scan.compute.cache<ScanEnvironment>().host_json;
   const std::string& config = options.host_parameters && !host_json.empty() ? host_json : options.config;
   return resources.get<PeerSource>().python(settings, {options.module, options.function, config, options.threads},
                                             peer);

@@ -9,7 +9,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/steps/exchange.h"
+#include "gadgets/steps/step_exchange.h"
 #include "gadgets/steps/step_items.h"
 #include "protocol/wire/slab_pool.h"
 
@@ -41,7 +41,7 @@ class Step final : public Gadget<In, Out> {
     lasting_ = Kind::memory(scan) + 2 * Peer::kQueueBytes;
     memory_->grow_to(lasting_);
     results_.start(header, scan);
-    const ScanPort& port = scan.compute.template cache<ScanPort>();
+    const ScanEnvironment& port = scan.compute.template cache<ScanEnvironment>();
     exchange_.start(
         scan, Kind::who(options_), options_.timeout_s,
         Kind::open(options_, scan,
@@ -86,7 +86,7 @@ class Step final : public Gadget<In, Out> {
   }
 
  private:
-  Exchange::OnResult to(const Emit<Out>& emit) {
+  StepExchange::OnResult to(const Emit<Out>& emit) {
     return [this, &emit](protocol::Message&& message) { results_.take(std::move(message), emit); };
   }
 
@@ -96,7 +96,7 @@ class Step final : public Gadget<In, Out> {
   std::uint64_t lasting_ = 0;                    // memory of the program, for the whole scan [bytes]
   typename ResultsOf<Out>::Type results_;
   std::vector<StepBytes> pieces_;
-  Exchange exchange_;
+  StepExchange exchange_;
 };
 
 }  // namespace echotrain

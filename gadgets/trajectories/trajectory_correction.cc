@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "gadgets/shared/bytes_beside_data.h"
+#include "gadgets/shared/readout_overhead.h"
 #include "gadgets/trajectories/girf_table.h"
 
 namespace echotrain {
@@ -67,7 +67,7 @@ void TrajectoryCorrection::process(Readouts&& readouts, const Emit<Readouts>& em
         fmt::format("trajectory_correction: the slices of a scan have at most {} orientations", kMostOrientations));
   State& state = states_.try_emplace(orientation, State{{options_.method, options_.spokes}, {}}).first->second;
   if (!state.found) state.finder.add(readouts, spaces_.at(readouts.frame->key.encoding));
-  paid_->grow_to(paid_->bytes() + bytes_beside_data(readouts));
+  paid_->grow_to(paid_->bytes() + overhead_bytes(readouts));
   waiting_.push_back({std::move(readouts), orientation});
   if (!state.found && state.finder.enough(last)) settle(orientation);
   release(emit);
@@ -100,7 +100,7 @@ void TrajectoryCorrection::release(const Emit<Readouts>& emit) {
     if (state != states_.end() && !state->second.found) return;
     Waiting next = std::move(front);
     waiting_.pop_front();
-    const std::uint64_t bytes = bytes_beside_data(next.readouts);
+    const std::uint64_t bytes = overhead_bytes(next.readouts);
     paid_->set(paid_->bytes() - std::min(paid_->bytes(), bytes));
     if (!next.readouts.heads.empty()) correct(next.readouts);
     if (next.readouts.last) note(next.readouts);

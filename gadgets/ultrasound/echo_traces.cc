@@ -6,7 +6,7 @@
 #include <numbers>
 #include <utility>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/ultrasound/echo_geometry.h"
 

@@ -9,7 +9,7 @@
 
 #include "protocol/data/epi_description.h"
 #include "protocol/data/layout.h"
-#include "protocol/data/xml_scan.h"
+#include "protocol/data/xml_check.h"
 
 namespace echotrain::protocol {
 namespace {
@@ -179,7 +179,7 @@ std::optional<SkipReason> check_attributes(const Image& image, const Limits& lim
   constexpr const char* kKind = "image attributes not readable";
   const std::string& text = image.attributes;
   if (text.empty()) return std::nullopt;
-  if (auto danger = xml_danger(text, limits)) return SkipReason{kKind, *std::move(danger)};
+  if (auto danger = xml_problem(text, limits)) return SkipReason{kKind, *std::move(danger)};
   pugi::xml_document document;
   const auto parsed = document.load_buffer(text.data(), text.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!parsed) return SkipReason{kKind, fmt::format("not XML: {} at byte {}", parsed.description(), parsed.offset)};

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "protocol/data/text.h"
-#include "protocol/data/xml_scan.h"
+#include "protocol/data/xml_check.h"
 
 namespace echotrain::protocol {
 namespace {
@@ -264,7 +264,7 @@ Result<Header> parse_header(std::string_view xml, const Limits& limits) {
     header.xml = xml;
     return header;
   }
-  if (auto danger = xml_danger(xml, limits)) return Error{"bad-header", *std::move(danger)};
+  if (auto danger = xml_problem(xml, limits)) return Error{"bad-header", *std::move(danger)};
   pugi::xml_document document;
   const auto parsed = document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8);
   if (parsed.status == pugi::status_out_of_memory) throw std::bad_alloc();

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "protocol/data/text.h"
-#include "protocol/data/xml_scan.h"
+#include "protocol/data/xml_check.h"
 #include "protocol/mrd2/model.h"
 
 namespace echotrain::protocol::mrd2 {
@@ -293,7 +293,7 @@ std::string header_text(const Value& header) {
 
 Result<Value> read_header_text(const std::string& xml, const Limits& limits, std::vector<std::string>& left_out) {
   if (!is_utf8(xml)) return Error{"bad-header", "the header is not valid UTF-8"};
-  if (auto danger = xml_danger(xml, limits)) return Error{"bad-header", *std::move(danger)};
+  if (auto danger = xml_problem(xml, limits)) return Error{"bad-header", *std::move(danger)};
   pugi::xml_document document;
   const auto parsed = document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!parsed) return Error{"bad-header", fmt::format("the header is not XML: {}", parsed.description())};

@@ -9,7 +9,7 @@
 #include "protocol/data/layout.h"
 #include "protocol/data/text.h"
 #include "protocol/wire/codec.h"
-#include "protocol/wire/compression.h"
+#include "protocol/wire/sample_compression.h"
 
 namespace echotrain::protocol {
 namespace {

@@ -84,7 +84,7 @@ std::shared_ptr<FairQueue::Job> FairQueue::next() {
 }
 
 void FairQueue::serve() {
-  go_after(kYields);
+  lower_priority(kYields);
   std::unique_lock lock(mutex_);
   for (;;) {
     std::shared_ptr<Job> job;

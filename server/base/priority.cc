@@ -54,13 +54,13 @@ const int nice_of_process = nice_now();
 
 }  // namespace
 
-void go_first() { be(nice_of_process - kAhead, kMovesBytes); }
-void go_after(int yields) { be(nice_of_process + yields, yields > 0 ? kPatient : kComputes); }
+void raise_priority() { be(nice_of_process - kAhead, kMovesBytes); }
+void lower_priority(int yields) { be(nice_of_process + yields, yields > 0 ? kPatient : kComputes); }
 
 int this_thread() { return ::gettid(); }
-void yield_no_more(int thread) { ::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice_of_process); }
+void stop_yielding(int thread) { ::setpriority(PRIO_PROCESS, static_cast<id_t>(thread), nice_of_process); }
 
-std::chrono::nanoseconds waited_for_core(int thread) {
+std::chrono::nanoseconds run_queue_delay(int thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
   std::int64_t ran = 0, waited = 0;
   return std::chrono::nanoseconds(file >> ran >> waited ? waited : 0);

@@ -42,7 +42,7 @@ std::optional<std::uint64_t> free_bytes(int descriptor) {
 
 // --- a session's side ------------------------------------------------------------------------------------------------
 
-Capture::Capture(CaptureStore& store, std::string name, std::shared_ptr<Memory> memory, std::function<void()> wake)
+Capture::Capture(CaptureStore& store, std::string name, std::shared_ptr<QueueMemory> memory, std::function<void()> wake)
     : store_(store), name_(std::move(name)), wake_(std::move(wake)), share_(std::move(memory)) {}
 
 void Capture::count_waiting(std::size_t bytes) {
@@ -150,7 +150,7 @@ void Capture::finish(bool keep) {
 
 // --- the store -------------------------------------------------------------------------------------------------------
 
-CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_ptr<Memory> memory, Disk disk)
+CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_ptr<QueueMemory> memory, Disk disk)
     : options_(options),
       memory_(std::move(memory)),
       disk_{disk.write ? std::move(disk.write) : ::writev, disk.sync ? std::move(disk.sync) : ::fdatasync,

@@ -21,7 +21,7 @@
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
 #include "server/base/clock.h"
-#include "server/base/memory.h"
+#include "server/base/queue_memory.h"
 #include "server/capture/capture_files.h"
 
 namespace echotrain::server {
@@ -79,7 +79,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
 
  private:
   friend class CaptureStore;
-  Capture(CaptureStore& store, std::string name, std::shared_ptr<Memory> memory, std::function<void()> wake);
+  Capture(CaptureStore& store, std::string name, std::shared_ptr<QueueMemory> memory, std::function<void()> wake);
   void count_waiting(std::size_t bytes);
 
   CaptureStore& store_;
@@ -89,7 +89,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::function<void()> wake_;
   std::deque<protocol::Payload> waiting_;  // from written_ on; only the writer takes from it
   std::size_t waiting_bytes_ = 0;
-  Memory::Share share_;  // of waiting_bytes_
+  QueueMemory::Share share_;  // of waiting_bytes_
   std::uint64_t size_ = 0, written_ = 0;
   std::string failure_;
   bool stopped_ = false, too_slow_ = false, abandoned_ = false;
@@ -112,7 +112,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
 class CaptureStore {
  public:
   /// Prepares the folder (prepare_capture_directory). What waits is counted in `memory`.
-  CaptureStore(const config::CaptureOptions& options, std::shared_ptr<Memory> memory, Disk disk = {});
+  CaptureStore(const config::CaptureOptions& options, std::shared_ptr<QueueMemory> memory, Disk disk = {});
   ~CaptureStore();  ///< finish()
   CaptureStore(const CaptureStore&) = delete;
   CaptureStore& operator=(const CaptureStore&) = delete;
@@ -165,7 +165,7 @@ class CaptureStore {
   void prune() const;
 
   const config::CaptureOptions options_;
-  const std::shared_ptr<Memory> memory_;
+  const std::shared_ptr<QueueMemory> memory_;
   const Disk disk_;
   const std::size_t queue_bytes_;
   std::string salt_;  // of the folder

@@ -17,7 +17,7 @@
 #include <system_error>
 #include <vector>
 
-#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/shared/store/fair_share_eviction.h"
 #include "gadgets/shared/store/private_files.h"
 
 namespace echotrain::server {
@@ -215,7 +215,7 @@ Removed remove_old_captures(const config::CaptureOptions& options, system_clock:
     if (file->changed.tv_sec >= oldest || !remove(*file))
       owned[std::string(owners_in(file->path.filename().string())->client)].push_back(&*file);
   if (options.keep_gib > 0)
-    keep_equal_parts(
+    evict_to_fair_share(
         owned, static_cast<std::uint64_t>(options.keep_gib) << 30,
         [](const Found* file) { return std::max(file->bytes, kLeastCounted); },
         [&](const Found* file) { return remove(*file); });

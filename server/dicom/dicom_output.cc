@@ -71,7 +71,7 @@ std::int64_t InstanceNumbers::take(std::int64_t wanted, std::int64_t count) {
 
 std::string DicomScan::add(const protocol::Image& image) { return output_.add(shared_from_this(), image); }
 
-DicomOutput::DicomOutput(const config::DicomOptions& options, std::shared_ptr<Memory> memory,
+DicomOutput::DicomOutput(const config::DicomOptions& options, std::shared_ptr<QueueMemory> memory,
                          const MakeDicomLink& links)
     : options_(options), share_(std::move(memory)) {
   const std::vector<DicomPeer> peers = read_peers(options);

@@ -20,7 +20,7 @@
 #include "protocol/dicom/study.h"
 #include "server/base/image_sink.h"
 #include "server/base/log.h"
-#include "server/base/memory.h"
+#include "server/base/queue_memory.h"
 #include "server/dicom/link.h"
 #include "server/dicom/sender.h"
 #include "server/dicom/spool.h"
@@ -77,7 +77,7 @@ std::int64_t instance_number(const protocol::ImageHeader& head, const std::vecto
 class DicomOutput final : public ImageSinks {
  public:
   /// Throws as read_peers(), Spool and `links` do. What waits in memory is counted in `memory`.
-  DicomOutput(const config::DicomOptions& options, std::shared_ptr<Memory> memory, const MakeDicomLink& links);
+  DicomOutput(const config::DicomOptions& options, std::shared_ptr<QueueMemory> memory, const MakeDicomLink& links);
   ~DicomOutput() override;  ///< finish()
   DicomOutput(const DicomOutput&) = delete;
   DicomOutput& operator=(const DicomOutput&) = delete;
@@ -134,7 +134,7 @@ class DicomOutput final : public ImageSinks {
   std::deque<Waiting> queue_;
   std::size_t queued_bytes_ = 0, kept_bytes_ = 0;  // kept for multi-frame objects; counted among those queued
   std::set<std::shared_ptr<DicomScan>> keeping_;   // the converter's
-  Memory::Share share_;                            // of queued_bytes_
+  QueueMemory::Share share_;                       // of queued_bytes_
   std::uint64_t dropped_ = 0;
   bool finishing_ = false, finished_ = false, all_ended_ = true;
   std::thread converter_;

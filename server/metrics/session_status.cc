@@ -45,20 +45,20 @@ std::string SessionStatus::backend() const {
   return backend_;
 }
 
-std::shared_ptr<SessionStatus> SessionBoard::add(std::uint64_t id, std::string peer,
-                                                 std::shared_ptr<numerics::MemoryBudget> budget) {
+std::shared_ptr<SessionStatus> SessionRegistry::add(std::uint64_t id, std::string peer,
+                                                    std::shared_ptr<numerics::MemoryBudget> budget) {
   auto owned = std::make_unique<SessionStatus>(id, std::move(peer), std::move(budget));
   std::uint64_t place = 0;
   {
     const std::scoped_lock lock(mutex_);
     place = ++last_;
   }
-  // Takes itself off the board. The last owner never holds the board's lock when it lets go: list() hands out all
-  // that it finds.
-  std::shared_ptr<SessionStatus> status(owned.release(), [board = shared_from_this(), place](SessionStatus* gone) {
+  // Takes itself out of the registry. The last owner never holds the registry's lock when it lets go: list() hands out
+  // all that it finds.
+  std::shared_ptr<SessionStatus> status(owned.release(), [registry = shared_from_this(), place](SessionStatus* gone) {
     {
-      const std::scoped_lock lock(board->mutex_);
-      board->sessions_.erase(place);
+      const std::scoped_lock lock(registry->mutex_);
+      registry->sessions_.erase(place);
     }
     delete gone;
   });
@@ -67,7 +67,7 @@ std::shared_ptr<SessionStatus> SessionBoard::add(std::uint64_t id, std::string p
   return status;
 }
 
-std::vector<std::shared_ptr<const SessionStatus>> SessionBoard::list() const {
+std::vector<std::shared_ptr<const SessionStatus>> SessionRegistry::list() const {
   std::vector<std::shared_ptr<const SessionStatus>> all;
   const std::scoped_lock lock(mutex_);
   all.reserve(sessions_.size());
@@ -76,14 +76,14 @@ std::vector<std::shared_ptr<const SessionStatus>> SessionBoard::list() const {
   return all;
 }
 
-std::string sessions_json(const SessionBoard& board) {
+std::string sessions_json(const SessionRegistry& registry) {
   const auto now = Clock::now();
   const auto seconds_since = [now](Clock::time_point then) {
     const double s = std::chrono::duration<double>(now - then).count();
     return std::round(std::max(s, 0.0) * 1000) / 1000;
   };
   nlohmann::ordered_json sessions = nlohmann::ordered_json::array();
-  for (const auto& session : board.list())
+  for (const auto& session : registry.list())
     sessions.push_back({{"id", session->id},
                         {"state", to_string(session->state)},
                         {"peer", session->peer},

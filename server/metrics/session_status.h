@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "server/base/clock.h"
-#include "server/base/memory.h"
+#include "server/base/queue_memory.h"
 
 namespace echotrain::server {
 
@@ -29,13 +29,13 @@ class SessionStatus {
       : id(its_id),
         peer(std::move(its_peer)),
         account(std::make_shared<numerics::MemoryAccount>(std::move(budget))),
-        queues(std::make_shared<Memory>(account)) {}
+        queues(std::make_shared<QueueMemory>(account)) {}
 
   const std::uint64_t id;
   const std::string peer;  ///< address:port
   const Clock::time_point began = Clock::now();
   const std::shared_ptr<numerics::MemoryAccount> account;  ///< of this machine's memory, but what waits to be computed
-  const std::shared_ptr<Memory> queues;  ///< what waits in the session's queues, and the message being received
+  const std::shared_ptr<QueueMemory> queues;  ///< what waits in the session's queues, and the message being received
 
   std::atomic<SessionState> state = SessionState::connecting;
   std::atomic<Clock::time_point> last_activity = began;  ///< bytes came or went
@@ -53,9 +53,9 @@ class SessionStatus {
 };
 
 /// The sessions that exist. Thread-safe.
-class SessionBoard : public std::enable_shared_from_this<SessionBoard> {
+class SessionRegistry : public std::enable_shared_from_this<SessionRegistry> {
  public:
-  /// A session is on the board as long as somebody has its status.
+  /// A session is in the registry as long as somebody has its status.
   std::shared_ptr<SessionStatus> add(std::uint64_t id, std::string peer,
                                      std::shared_ptr<numerics::MemoryBudget> budget);
   /// Lists the sessions in the order in which they came.
@@ -69,6 +69,6 @@ class SessionBoard : public std::enable_shared_from_this<SessionBoard> {
 
 /// Returns, for the admin port, {"sessions": [{"id": 1, "state": "scanning", ...}]}. Times are in seconds, the rest in
 /// bytes or numbers of things. The sessions' addresses are in it, and nothing of their data.
-std::string sessions_json(const SessionBoard& board);
+std::string sessions_json(const SessionRegistry& registry);
 
 }  // namespace echotrain::server

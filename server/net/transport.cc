@@ -59,12 +59,12 @@ class Rest {
 
 class PlainTransport : public Transport {
  public:
-  PlainTransport(StreamSocket socket, bool authenticated, Beside beside)
-      : Transport(std::move(socket)), authenticated_(authenticated), beside_(std::move(beside)) {}
+  PlainTransport(StreamSocket socket, bool authenticated, OffStrandWriter off_strand)
+      : Transport(std::move(socket)), authenticated_(authenticated), off_strand_(std::move(off_strand)) {}
   const char* name() const override { return "plain"; }
   bool authenticated() const override { return authenticated_; }
 
-  asio::awaitable<void> open(const DoBeside&, error_code&, std::string&) override { co_return; }
+  asio::awaitable<void> open(const Offload&, error_code&, std::string&) override { co_return; }
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
     error = {};
@@ -76,7 +76,7 @@ class PlainTransport : public Transport {
 
   asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
                               error_code& error) override {
-    if (beside_.executor && is_dense()) {
+    if (off_strand_.executor && is_dense()) {
       co_await write_beside(buffers, progress, error);
       co_return;
     }
@@ -111,13 +111,13 @@ class PlainTransport : public Transport {
 
   void note(std::size_t n) {
     seen_ += n;
-    if (seen_ < beside_.bytes) return;
+    if (seen_ < off_strand_.bytes) return;
     const Clock::time_point now = Clock::now();
-    dense_ = since_ && now - *since_ < beside_.time;
+    dense_ = since_ && now - *since_ < off_strand_.time;
     since_ = now;
     seen_ = 0;
   }
-  bool is_dense() const { return dense_ && Clock::now() - *since_ < beside_.time; }
+  bool is_dense() const { return dense_ && Clock::now() - *since_ < off_strand_.time; }
 
   // Sends on another thread while the strand goes on reading a dense stream: else sending and reading would share one
   // thread's time.
@@ -137,8 +137,8 @@ class PlainTransport : public Transport {
         failed = n < 0 ? errno : 0;
       };
       {
-        const Lent lent(*this);
-        co_await run_offloaded(beside_.executor, send);
+        const DeferredClose deferred(*this);
+        co_await run_offloaded(off_strand_.executor, send);
       }
       if (n >= 0) {
         rest.sent(static_cast<std::size_t>(n));
@@ -152,7 +152,7 @@ class PlainTransport : public Transport {
   }
 
   const bool authenticated_;
-  const Beside beside_;
+  const OffStrandWriter off_strand_;
   int in_a_row_ = 0;      // reads that did not wait
   bool dense_ = false;    // so many bytes came within the time
   std::size_t seen_ = 0;  // bytes since then
@@ -161,8 +161,8 @@ class PlainTransport : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated, Beside beside) {
-  return std::make_unique<PlainTransport>(std::move(socket), authenticated, std::move(beside));
+std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated, OffStrandWriter off_strand) {
+  return std::make_unique<PlainTransport>(std::move(socket), authenticated, std::move(off_strand));
 }
 
 bool Transport::is_reset() const {
@@ -179,13 +179,13 @@ bool Transport::has_ended() const {
          ::ioctl(fd, FIONREAD, &left) == 0 && left == 0;
 }
 
-Transport::Lent::~Lent() {
-  transport_.lent_ = false;
+Transport::DeferredClose::~DeferredClose() {
+  transport_.close_deferred_ = false;
   if (std::exchange(transport_.closing_, false)) transport_.close_now();
 }
 
 void Transport::close() {
-  if (!lent_) return close_now();
+  if (!close_deferred_) return close_now();
   // Its number may be another connection's as soon as it is closed.
   closing_ = true;
   error_code ignored;

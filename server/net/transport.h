@@ -34,10 +34,10 @@ class Transport {
   virtual std::string subject() const { return ""; }
 
   /// Has work done on another thread. False: it was not done, as the connection is lost.
-  using DoBeside = std::function<asio::awaitable<bool>(std::function<void()> work)>;
+  using Offload = std::function<asio::awaitable<bool>(std::function<void()> work)>;
   /// Does the TLS handshake, where there is one, before the first byte; its computations run beside. `why` gets the
   /// text of an error that has one; without an error, why the peer may have nothing but that text.
-  virtual asio::awaitable<void> open(const DoBeside& beside, error_code& error, std::string& why) = 0;
+  virtual asio::awaitable<void> open(const Offload& offload, error_code& error, std::string& why) = 0;
   /// Waits for bytes and reads as many as there are, 1 to room.size().
   virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) = 0;
   /// Writes everything. `progress` hears now and then, and at the end, how many bytes have been written.
@@ -63,12 +63,12 @@ class Transport {
 
   /// Lends the socket to another thread for calls of the kernel, as long as this lives: a close meanwhile takes effect
   /// afterwards. For the strand.
-  class Lent {
+  class DeferredClose {
    public:
-    explicit Lent(Transport& transport) : transport_(transport) { transport_.lent_ = true; }
-    ~Lent();
-    Lent(const Lent&) = delete;
-    Lent& operator=(const Lent&) = delete;
+    explicit DeferredClose(Transport& transport) : transport_(transport) { transport_.close_deferred_ = true; }
+    ~DeferredClose();
+    DeferredClose(const DeferredClose&) = delete;
+    DeferredClose& operator=(const DeferredClose&) = delete;
 
    private:
     Transport& transport_;
@@ -78,17 +78,18 @@ class Transport {
 
  private:
   void close_now();
-  bool lent_ = false, closing_ = false;
+  bool close_deferred_ = false, closing_ = false;
 };
 
 /// The threads that write while bytes come about as fast as one can read them: `bytes` within `time`.
-struct Beside {
+struct OffStrandWriter {
   asio::any_io_executor executor{};  ///< that other threads serve beside the socket's strand; none: the strand writes
   std::size_t bytes = 1 << 20;
   std::chrono::nanoseconds time = std::chrono::milliseconds(2);
 };
 
-std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false, Beside beside = {});
+std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false,
+                                                OffStrandWriter off_strand = {});
 
 /// The certificate, key and authorities of a TLS server, as read from PEM files once.
 class TlsContext {

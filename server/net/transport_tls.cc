@@ -96,8 +96,8 @@ class TlsTransport : public Transport {
   bool authenticated() const override { return authenticated_; }
   std::string subject() const override { return subject_; }
 
-  asio::awaitable<void> open(const DoBeside& beside, error_code& error, std::string& why) override {
-    co_await shake_hands(beside, error);
+  asio::awaitable<void> open(const Offload& offload, error_code& error, std::string& why) override {
+    co_await shake_hands(offload, error);
     why = std::move(why_);
     if (!why.empty()) co_await drain();
     X509* const certificate = error ? nullptr : SSL_get0_peer_certificate(ssl_.get());  // OpenSSL has verified it
@@ -226,7 +226,7 @@ class TlsTransport : public Transport {
   }
 
   // Each step after the client's first message computes signatures, for whoever connects.
-  asio::awaitable<void> shake_hands(const DoBeside& beside, error_code& error) {
+  asio::awaitable<void> shake_hands(const Offload& offload, error_code& error) {
     co_await socket_.async_wait(StreamSocket::wait_read, redirect_error(use_awaitable, error));
     bool begun = false;
     while (!error) {
@@ -238,8 +238,8 @@ class TlsTransport : public Transport {
           outcome = {SSL_ERROR_SYSCALL, ECONNRESET};  // nobody is left to answer to
       };
       {
-        const Lent lent(*this);
-        if (!co_await beside(step) || !is_open()) error = asio::error::operation_aborted;
+        const DeferredClose deferred(*this);
+        if (!co_await offload(step) || !is_open()) error = asio::error::operation_aborted;
       }
       begun = true;
       if (error || outcome.reason == SSL_ERROR_NONE) co_return;

@@ -19,14 +19,14 @@ std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
 void make_dicom(Environment& environment) {
   const config::DicomOptions& options = environment.options.dicom;
   if (read_peers(options).empty()) return;
-  const auto queue = std::make_shared<Memory>(std::make_shared<numerics::MemoryAccount>(environment.memory));
+  const auto queue = std::make_shared<QueueMemory>(std::make_shared<numerics::MemoryAccount>(environment.memory));
   environment.dicom = std::make_shared<DicomOutput>(options, queue, dcmtk_links(options));
   environment.sinks = environment.dicom;
 }
 
 }  // namespace
 
-void add_dicom(Parts& to) {
+void add_dicom(OptionalParts& to) {
   to.dicom_peers = names_of_peers;
   to.dicom = make_dicom;
 }

@@ -4,6 +4,6 @@
 
 namespace echotrain::server {
 
-void add_openrecon(Parts& to) { to.openrecon_label = openrecon_label; }
+void add_openrecon(OptionalParts& to) { to.openrecon_label = openrecon_label; }
 
 }  // namespace echotrain::server

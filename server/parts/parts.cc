@@ -7,9 +7,9 @@
 
 namespace echotrain::server {
 
-const Parts& Parts::built() {
-  static const Parts built = [] {
-    Parts parts;
+const OptionalParts& OptionalParts::built() {
+  static const OptionalParts built = [] {
+    OptionalParts parts;
 #define ECHOTRAIN_ADD(part) add_##part(parts);
     ECHOTRAIN_PARTS_BUILT(ECHOTRAIN_ADD)
 #undef ECHOTRAIN_ADD

@@ -5,6 +5,6 @@
 
 namespace echotrain::server {
 
-void add_plugins(Parts& to) { to.load_plugins = load_plugins; }
+void add_plugins(OptionalParts& to) { to.load_plugins = load_plugins; }
 
 }  // namespace echotrain::server

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "server/base/spinning.h"
+#include "server/base/busy_polling.h"
 
 namespace echotrain::server {
 
@@ -103,10 +103,10 @@ bool Inbox::full(bool give_back) {
   return (bytes_ >= bound_ || gives_back_) && !cancelled_;
 }
 
-bool Inbox::plenty() {
+bool Inbox::exceeds_cache() {
   const std::scoped_lock lock(mutex_);
-  told_plenty_ = bytes_ - taken_bytes_ >= kPlentyBytes && !cancelled_;
-  return told_plenty_;
+  told_exceeds_cache_ = bytes_ - taken_bytes_ >= kCacheBytes && !cancelled_;
+  return told_exceeds_cache_;
 }
 
 std::int64_t Inbox::waiting() const {
@@ -188,8 +188,8 @@ Inbox::Taken Inbox::take(const Waiting& waiting) {
     }
   }
   something_ = !queue_.empty() || end_;
-  const bool lean = told_plenty_ && bytes_ - taken_bytes_ <= kPlentyBytes / 2;
-  if (lean) told_plenty_ = false;
+  const bool lean = told_exceeds_cache_ && bytes_ - taken_bytes_ <= kCacheBytes / 2;
+  if (lean) told_exceeds_cache_ = false;
   lock.unlock();
   if (lean) room_();
   return taken;

@@ -14,7 +14,7 @@
 
 #include "gadgets/api/scan.h"
 #include "protocol/data/messages.h"
-#include "server/base/memory.h"
+#include "server/base/queue_memory.h"
 
 namespace echotrain::server {
 
@@ -31,8 +31,8 @@ std::size_t payload_bytes_of(const Work& work);
 class Inbox {
  public:
   /// `room` is called, on the worker's thread, when the queue stops being full.
-  Inbox(std::size_t bound_bytes, std::function<void()> room, std::shared_ptr<Memory> memory = nullptr)
-      : share_(std::move(memory), Memory::Kind::input), bound_(bound_bytes), room_(std::move(room)) {}
+  Inbox(std::size_t bound_bytes, std::function<void()> room, std::shared_ptr<QueueMemory> memory = nullptr)
+      : share_(std::move(memory), QueueMemory::Kind::input), bound_(bound_bytes), room_(std::move(room)) {}
 
   void push(Work&& work);
   /// Nothing more will come.
@@ -49,7 +49,7 @@ class Inbox {
 
   /// Whether so much is queued that it leaves the processor's caches before the worker comes to it, which costs both
   /// sides more than a short wait. Where it is so, `room` is called when half of it is left.
-  bool plenty();
+  bool exceeds_cache();
 
   std::size_t bytes() const;          ///< queued and in the worker's hands, with places in the queue
   std::size_t payload_bytes() const;  ///< of these: see payload_bytes_of()
@@ -71,7 +71,7 @@ class Inbox {
   Taken take(const Waiting& waiting);
   Taken take() { return take({}); }
 
-  static constexpr std::size_t kBatchBytes = 4 << 20, kPlentyBytes = 2 << 20;
+  static constexpr std::size_t kBatchBytes = 4 << 20, kCacheBytes = 2 << 20;
   static constexpr std::size_t kBatchReadouts = 256;
 
  private:
@@ -89,9 +89,9 @@ class Inbox {
   std::size_t taken_bytes_ = 0;                  // in the worker's hands
   std::size_t payload_ = 0, taken_payload_ = 0;  // of these
   std::int64_t readouts_ = 0;                    // acquisitions in the queue
-  Memory::Share share_;                          // of bytes_
+  QueueMemory::Share share_;                     // of bytes_
   const std::size_t bound_;
-  bool told_plenty_ = false;
+  bool told_exceeds_cache_ = false;
   bool gives_back_ = false;  // somebody waits for it to be empty
   std::optional<End> end_;
   bool cancelled_ = false;

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "gadgets/engine/host/exposed.h"
+#include "gadgets/engine/host/exposed_parameters.h"
 #include "server/scan/queries.h"
 
 namespace echotrain::server {
@@ -34,7 +34,7 @@ Json english(const std::string& text) {
 double number(const std::string& text) { return Node::scalar({}, text, false).as_double(); }
 
 /// Returns a value in tenths. Schemas say "multiple of 0.1", and what checks them divides in double precision.
-double tenths(const std::string& text, const Exposed& exposed, const char* what) {
+double tenths(const std::string& text, const ExposedParameter& exposed, const char* what) {
   const double value = number(text), quotient = value / 0.1;
   if (quotient != std::trunc(quotient))
     throw ConfigError(exposed.spec.mark,
@@ -44,7 +44,7 @@ double tenths(const std::string& text, const Exposed& exposed, const char* what)
   return value;
 }
 
-std::int64_t whole(const std::string& text, const Exposed& exposed, const char* what) {
+std::int64_t whole(const std::string& text, const ExposedParameter& exposed, const char* what) {
   const std::int64_t value = Node::scalar({}, text, false).as_int();
   if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
     throw ConfigError(exposed.spec.mark,
@@ -54,7 +54,7 @@ std::int64_t whole(const std::string& text, const Exposed& exposed, const char* 
   return value;
 }
 
-Json choice_values(const Exposed& exposed) {
+Json choice_values(const ExposedParameter& exposed) {
   Json values = Json::array();
   if (exposed.spec.values.empty()) {
     for (const std::string& each : exposed.info.choices) values.push_back({{"id", each}, {"name", english(each)}});
@@ -65,7 +65,7 @@ Json choice_values(const Exposed& exposed) {
   return values;
 }
 
-Json parameter(const Exposed& exposed) {
+Json parameter(const ExposedParameter& exposed) {
   const config::OptionInfo& info = exposed.info;
   Json out{{"id", exposed.spec.id}, {"label", english(exposed.spec.label)}};
   std::string about = exposed.spec.information.empty() ? info.help : exposed.spec.information;
@@ -114,7 +114,7 @@ Json parameters(const std::vector<const config::PipelineSpec*>& pipelines, const
                  {"values", values},
                  {"default", pipelines.front()->name}});
   for (const config::PipelineSpec* pipeline : pipelines)
-    for (const Exposed& exposed : exposed_of(*pipeline, registry)) {
+    for (const ExposedParameter& exposed : exposed_of(*pipeline, registry)) {
       const Json made = parameter(exposed);
       const auto same =
           std::find_if(all.begin(), all.end(), [&](const Json& each) { return each["id"] == exposed.spec.id; });

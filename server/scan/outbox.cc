@@ -67,7 +67,7 @@ void Outbox::add(Outgoing&& message, std::uint64_t images) {
     if (ended_) return;
     queue_.push_back(std::move(message));
     count(queued_bytes_ + queue_.back().held_bytes());
-    if (queue_.back().is_talk()) talk_bytes_ += queue_.back().held_bytes();
+    if (queue_.back().is_control()) control_bytes_ += queue_.back().held_bytes();
     images_ += images;
   }
   wake_();
@@ -97,7 +97,7 @@ void Outbox::discard() {
     ended_ = true;
     dropped.swap(queue_);
     count(0);
-    talk_bytes_ = 0;
+    control_bytes_ = 0;
   }
   room_.notify_all();
   wake_();
@@ -118,9 +118,9 @@ bool Outbox::flooded() const {
   return queued_bytes_ >= 2 * bound_;
 }
 
-std::size_t Outbox::talk_bytes() const {
+std::size_t Outbox::control_bytes() const {
   const std::scoped_lock lock(mutex_);
-  return talk_bytes_;
+  return control_bytes_;
 }
 
 void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
@@ -137,7 +137,7 @@ void Outbox::sent(std::vector<Outgoing>& messages) {
   for (const Outgoing& message : messages) {
     bytes += message.bytes();
     held += message.held_bytes();
-    if (message.is_talk()) talk += message.held_bytes();
+    if (message.is_control()) talk += message.held_bytes();
   }
   {
     const std::scoped_lock lock(mutex_);
@@ -148,7 +148,7 @@ void Outbox::sent(std::vector<Outgoing>& messages) {
       }
     bytes_sent_ += bytes;
     count(queued_bytes_ - std::min(held, queued_bytes_));  // discard() may have forgotten them already
-    talk_bytes_ -= std::min(talk, talk_bytes_);
+    control_bytes_ -= std::min(talk, control_bytes_);
   }
   room_.notify_all();
 }

@@ -14,7 +14,7 @@
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
 #include "protocol/wire/codec.h"
-#include "server/base/memory.h"
+#include "server/base/queue_memory.h"
 #include "server/metrics/latency.h"
 
 namespace echotrain::server {
@@ -32,7 +32,7 @@ struct Outgoing {
     constexpr std::size_t kLinks = 2 * sizeof(void*), kOfAllocator = 2 * 24;
     return sizeof(Outgoing) + kLinks + kOfAllocator + head.capacity() + pixels.bytes.size();
   }
-  bool is_talk() const { return pixels.bytes.empty(); }  ///< no image
+  bool is_control() const { return pixels.bytes.empty(); }  ///< no image
 };
 
 /// `bytes` of these messages have been given to the kernel: stamps those that are whole now.
@@ -43,7 +43,7 @@ void note_written(std::vector<Outgoing>& messages, std::size_t bytes);
 class Outbox {
  public:
   /// `wake` is called, on the adding thread, when the writer may have something to do.
-  Outbox(std::size_t bound_bytes, std::function<void()> wake, std::shared_ptr<Memory> memory = nullptr)
+  Outbox(std::size_t bound_bytes, std::function<void()> wake, std::shared_ptr<QueueMemory> memory = nullptr)
       : share_(std::move(memory)), bound_(bound_bytes), wake_(std::move(wake)) {}
 
   /// Adds the latency of an image to its meta attributes, unless the client sent the image.
@@ -65,7 +65,7 @@ class Outbox {
   /// Whether the queue is far over its bound: the session then takes nothing that causes messages (queries, say).
   bool flooded() const;
   /// Held bytes of answers, and of all messages but images, that have not been sent yet.
-  std::size_t talk_bytes() const;
+  std::size_t control_bytes() const;
 
   /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().
   void take(std::vector<Outgoing>& out, std::size_t most);
@@ -88,8 +88,8 @@ class Outbox {
   std::condition_variable room_;
   std::list<Outgoing> queue_;  // whose blocks are as large as held_bytes() says
   std::size_t queued_bytes_ = 0;
-  std::size_t talk_bytes_ = 0;  // of them
-  Memory::Share share_;         // of queued_bytes_
+  std::size_t control_bytes_ = 0;  // of them
+  QueueMemory::Share share_;       // of queued_bytes_
   const std::size_t bound_;
   int texts_ = 0;
   bool ended_ = false;

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "server/base/plugin_abi.h"
+#include "server/base/server_plugin_abi.h"
 
 namespace echotrain::server {
 

@@ -18,7 +18,7 @@ namespace {
 
 /// What the store has for this client.
 template <class Store>
-auto record_of(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+auto record_of(const std::string& measurement_id, numerics::Resources& resources, const QueryClient& asker) {
   Store& store = resources.get<Store>();
   return asker.device ? store.find({asker.owner, *asker.device, measurement_id})
                       : store.find_of_any_device(asker.owner, measurement_id);
@@ -29,7 +29,7 @@ double hours_since(std::int64_t unix_s) {
 }
 
 /// Whether the noise of this measurement is known, for clients that would otherwise send the noise scan again.
-std::string answer_noise(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+std::string answer_noise(const std::string& measurement_id, numerics::Resources& resources, const QueryClient& asker) {
   const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
   return fmt::format("known {} coils {} us {:.1f} h", record->coils, record->dwell_us,
@@ -75,7 +75,8 @@ std::string matrix_text(const NoiseRecord& record) {
 }
 
 /// Covariance of the noise of this measurement, half of whose power is in the real part: docs/protocol.md has the form.
-std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources,
+                                const QueryClient& asker) {
   const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
   LastMatrix& last = resources.get<LastMatrix>();
@@ -90,7 +91,8 @@ std::string answer_noise_matrix(const std::string& measurement_id, numerics::Res
 }
 
 /// Whether its reference lines are known.
-std::string answer_calibration(const std::string& measurement_id, numerics::Resources& resources, const Asker& asker) {
+std::string answer_calibration(const std::string& measurement_id, numerics::Resources& resources,
+                               const QueryClient& asker) {
   const auto record = record_of<CalibrationStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
   return fmt::format("known {} coils {} lines {:.1f} h", record->coils, record->count(),
@@ -101,8 +103,8 @@ std::string answer_calibration(const std::string& measurement_id, numerics::Reso
 
 std::string_view version() { return ECHOTRAIN_VERSION; }
 
-std::string answer_query(std::string_view name, const Catalogue& catalogue, numerics::Resources& resources,
-                         const Asker& asker) {
+std::string answer_query(std::string_view name, const PipelineCatalogue& catalogue, numerics::Resources& resources,
+                         const QueryClient& asker) {
   // Gadgetron's clients ask these to learn whom they talk to.
   if (name == "gadgetron::version") return fmt::format("Echotrain {} (speaks Gadgetron's protocol)", version());
   if (name == "gadgetron::build") return fmt::format("Echotrain {}", version());

@@ -6,19 +6,19 @@
 #include <string_view>
 
 #include "gadgets/numerics/core/resources.h"
-#include "server/scan/catalogue.h"
+#include "server/scan/pipeline_catalogue.h"
 
 namespace echotrain::server {
 
 /// Who asks. What scans have left is told to the client that left it, and to nobody that it exists.
-struct Asker {
+struct QueryClient {
   std::string owner;                  ///< the client's identity
   std::optional<std::string> device;  ///< of its header; nothing before that has come: any device, if it is one
 };
 
 /// The text that answers the query `name`; "Unknown query" for a name that is not known.
-std::string answer_query(std::string_view name, const Catalogue& catalogue, numerics::Resources& resources,
-                         const Asker& asker);
+std::string answer_query(std::string_view name, const PipelineCatalogue& catalogue, numerics::Resources& resources,
+                         const QueryClient& asker);
 
 /// The program's version.
 std::string_view version();

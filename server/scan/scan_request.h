@@ -6,7 +6,7 @@
 
 #include "gadgets/engine/pipeline.h"
 #include "protocol/data/header.h"
-#include "server/metrics/onlookers.h"
+#include "server/metrics/scan_observer.h"
 
 namespace echotrain::server {
 
@@ -19,8 +19,8 @@ struct ScanRequest {
   std::string occasion{};   ///< tells the scan from all others, also such with the same header: its capture's name
   std::string owner{};      ///< the client's identity: what the scan leaves for later ones is its own
   std::string client{};     ///< in whose part of what is bounded it counts (Identity::part)
-  bool trusted = false;     ///< Catalogue::trusts() the plan
-  std::shared_ptr<ScanOnlooker> onlooker{};  ///< null: nobody can look
+  bool trusted = false;     ///< PipelineCatalogue::trusts() the plan
+  std::shared_ptr<ScanObserver> observer{};  ///< null: nobody can look
 };
 
 }  // namespace echotrain::server

@@ -14,7 +14,7 @@
 #include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/numerics/core/cuda/receive_memory.h"
 #include "gadgets/numerics/core/team/team.h"
-#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_environment.h"
 #include "protocol/data/meta.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/wire/codec.h"
@@ -71,7 +71,7 @@ int yields(std::int64_t beside, int cores) {
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
-               std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
+               std::shared_ptr<QueueMemory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
                std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::shared_ptr<ImageSink> dicom,
                std::function<void()> wake)
     : request_(std::move(request)),
@@ -98,7 +98,7 @@ Worker::~Worker() {
 
 void Worker::cancel() {
   cancelled_ = true;
-  if (const int thread = yielding_.exchange(0); thread != 0) yield_no_more(thread);
+  if (const int thread = yielding_.exchange(0); thread != 0) stop_yielding(thread);
   stop_.request_stop();
   inbox_.cancel();
   outbox_->kick();
@@ -114,10 +114,10 @@ void Worker::confirm() {
 void Worker::run() {
   runs_as_ = this_thread();
   numerics::Progress::of_thread() = progress_;
-  if (place_.spinning) place_.spinning->cores().leave();  // the thread that has started this one is on one core
-  go_after(place_.yields);
+  if (place_.busy_polling) place_.busy_polling->cores().unpin();  // the thread that has started this one is on one core
+  lower_priority(place_.yields);
   if (place_.yields > 0) yielding_ = this_thread();
-  if (cancelled_ && yielding_.exchange(0) != 0) go_after(0);
+  if (cancelled_ && yielding_.exchange(0) != 0) lower_priority(0);
   try {
     work();
     if (place_.canary && place_.backend == numerics::Backend::cuda) place_.canary->scan_succeeded(devices_);
@@ -182,36 +182,36 @@ void Worker::work() {
     inbox_.push(std::vector<protocol::Acquisition>());
     wake_();
   };
-  compute.cache<ScanPort>() = {wake,
-                               [this] {
-                                 if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();
-                                 const numerics::Progress::Wait for_client(*progress_);
-                                 outbox_->wait_for_room(cancelled_);
-                               },
-                               request_.host_json, request_.owner, request_.client};
-  if (request_.onlooker) request_.onlooker->watch(pipeline, compute);
+  compute.cache<ScanEnvironment>() = {wake,
+                                      [this] {
+                                        if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();
+                                        const numerics::Progress::Wait for_client(*progress_);
+                                        outbox_->wait_for_room(cancelled_);
+                                      },
+                                      request_.host_json, request_.owner, request_.client};
+  if (request_.observer) request_.observer->watch(pipeline, compute);
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;
     meter_->progress(counts_);
   };
   const auto in_turn = [&](const auto& compute_part) {
-    std::optional<Turns::Scan::Computing> turn;
-    if (place_.turns) {
+    std::optional<FairScheduler::Scan::Computing> turn;
+    if (place_.scheduled) {
       const numerics::Progress::Wait for_turn(*progress_);
-      turn.emplace(*place_.turns, stop_.get_token());
+      turn.emplace(*place_.scheduled, stop_.get_token());
     }
     compute_part();
   };
-  std::optional<Spinning::Wait> wait;
-  if (place_.spinning) wait.emplace(*place_.spinning);
+  std::optional<BusyPolling::Wait> wait;
+  if (place_.busy_polling) wait.emplace(*place_.busy_polling);
   try {
     in_turn([&] {
       const Computing counted(place_.load.get());
       pipeline.start(request_.header);
     });
     // The core is taken only now: threads that a pipeline starts may use all cores.
-    std::unique_ptr<OwnCores::Lease> core;
-    if (wait) core = place_.spinning->cores().take();
+    std::unique_ptr<DedicatedCores::Lease> core;
+    if (wait) core = place_.busy_polling->cores().take();
     Inbox::Waiting waiting;
     if (wait) waiting = {kSoon, core != nullptr, [&](bool on) { wait->rest(on); }};
     for (;;) {
@@ -289,7 +289,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
 }
 
 void Worker::push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
-  if (request_.onlooker) request_.onlooker->readouts(readouts);
+  if (request_.observer) request_.observer->readouts(readouts);
   pipeline.push(std::move(readouts), waiting);
 }
 
@@ -344,7 +344,7 @@ void Worker::say(Level level, const std::string& text) {
     log_.warn("{}", line);
   else
     log_.info("{}", line);
-  if (request_.onlooker && level >= Level::warning) request_.onlooker->warning(line);
+  if (request_.observer && level >= Level::warning) request_.observer->warning(line);
   const std::scoped_lock lock(texts_mutex_);
   if (confirmed_)
     outbox_->text(level, text);
@@ -380,7 +380,7 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
     note_parameters(image.attributes, request_.set_by_host);
     if (const std::string trouble = dicom_ ? dicom_->add(image) : ""; !trouble.empty() && !warned_dicom_.exchange(true))
       say(Level::warning, trouble);
-    if (request_.onlooker) request_.onlooker->image(image);
+    if (request_.observer) request_.observer->image(image);
     outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // it cannot be encoded; thrown later, on the worker's thread
     const std::scoped_lock lock(mutex_);

@@ -20,11 +20,11 @@
 #include "gadgets/numerics/core/progress.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
+#include "server/base/busy_polling.h"
+#include "server/base/fair_scheduler.h"
 #include "server/base/image_sink.h"
 #include "server/base/log.h"
-#include "server/base/memory.h"
-#include "server/base/spinning.h"
-#include "server/base/turns.h"
+#include "server/base/queue_memory.h"
 #include "server/health/canary.h"
 #include "server/health/readiness.h"
 #include "server/metrics/metrics.h"
@@ -41,14 +41,14 @@ namespace echotrain::server {
 struct ScanPlace {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;
-  std::vector<int> others;               ///< GPUs that work with this one
-  int yields = 0;                        ///< by how much the scan's thread is nicer than others (nice(2))
-  std::shared_ptr<Turns::Scan> turns{};  ///< of the scan's address; null: it waits for nobody
+  std::vector<int> others;                           ///< GPUs that work with this one
+  int yields = 0;                                    ///< by how much the scan's thread is nicer than others (nice(2))
+  std::shared_ptr<FairScheduler::Scan> scheduled{};  ///< of the scan's address; null: it waits for nobody
   /// Scans with the same one count as one when they are helped; null: the scan counts for itself.
-  std::shared_ptr<numerics::Helped> helped{};
-  std::shared_ptr<Spinning> spinning{};  ///< the scan's thread spins while it waits; null: it sleeps
-  std::shared_ptr<ScanLoad> load{};      ///< is told when the scan computes; null: nobody asks
-  std::shared_ptr<Canary> canary{};      ///< is told whether the devices work; null: nobody asks
+  std::shared_ptr<numerics::HelperTime> helped{};
+  std::shared_ptr<BusyPolling> busy_polling{};  ///< the scan's thread spins while it waits; null: it sleeps
+  std::shared_ptr<ScanLoad> load{};             ///< is told when the scan computes; null: nobody asks
+  std::shared_ptr<Canary> canary{};             ///< is told whether the devices work; null: nobody asks
 };
 
 /// Returns how much a scan yields to those of other addresses (fair share), when `beside` others of its own address run
@@ -63,16 +63,16 @@ class Worker {
   /// valid until this is destroyed. The account of `queues` pays for the scan's memory; `readiness` learns of a lost
   /// device; `dicom`, where there is one, gets each image too.
   Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
-         std::shared_ptr<numerics::Resources> resources, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
-         SessionLog log, std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness,
-         std::shared_ptr<ImageSink> dicom, std::function<void()> wake);
+         std::shared_ptr<numerics::Resources> resources, std::shared_ptr<QueueMemory> queues,
+         std::shared_ptr<Outbox> outbox, SessionLog log, std::shared_ptr<ScanMeter> meter,
+         std::shared_ptr<Readiness> readiness, std::shared_ptr<ImageSink> dicom, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
   /// Says that the pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the
   /// worker is destroyed.
   void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
-  bool has_plenty() { return inbox_.plenty(); }  ///< see Inbox
+  bool queue_exceeds_cache() { return inbox_.exceeds_cache(); }  ///< see Inbox
   bool full(bool give_back = false) { return inbox_.full(give_back); }
   std::size_t queued_bytes() const { return inbox_.bytes(); }
   std::size_t queued_payload_bytes() const { return inbox_.payload_bytes(); }
@@ -80,7 +80,7 @@ class Worker {
   /// is something to do.
   bool pause() { return inbox_.pause(); }
   void resume() { inbox_.resume(); }
-  /// True while a gadget has results that came on their own (ScanPort), and nobody has asked for them yet.
+  /// True while a gadget has results that came on their own (ScanEnvironment), and nobody has asked for them yet.
   bool has_results() const { return woken_; }
   /// Says that the scan has ended; what is queued is still reconstructed.
   void finish(End how) { inbox_.finish(how); }

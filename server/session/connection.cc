@@ -55,8 +55,8 @@ Connection::Connection(std::unique_ptr<Transport> socket, asio::any_io_executor 
       address(counted_text(peer)),
       exempt(is_exempt(peer, its_environment.exempt)),
       log(id, its_environment.log_bounds, address),
-      status(its_environment.board->add(id, std::move(peer), its_environment.memory)),
-      onlooker(its_environment.onlookers ? its_environment.onlookers->look_at(status) : nullptr),
+      status(its_environment.session_registry->add(id, std::move(peer), its_environment.memory)),
+      observer(its_environment.observers ? its_environment.observers->observe(status) : nullptr),
       transport(std::move(socket)),
       outbox(std::make_shared<Outbox>(static_cast<std::size_t>(options.queue_mib) << 20, waker(), status->queues)) {}
 
@@ -68,7 +68,7 @@ std::function<void()> Connection::waker() const {
   };
 }
 
-asio::awaitable<void> Connection::wait_to_look(Clock::duration most) {
+asio::awaitable<void> Connection::poll_wait(Clock::duration most) {
   asio::steady_timer look_again(strand, most);
   look_again.async_wait([wake = waker()](const error_code& cancelled) {
     if (!cancelled) wake();
@@ -76,20 +76,19 @@ asio::awaitable<void> Connection::wait_to_look(Clock::duration most) {
   co_await wait();
 }
 
-asio::awaitable<bool> Connection::do_beside(FairQueue& queue, std::function<void()> work,
-                                            std::function<bool()> is_over) {
+asio::awaitable<bool> Connection::offload(FairQueue& queue, std::function<void()> work, std::function<bool()> is_over) {
   const auto job = queue.add(address, std::move(work), waker());
   const EndsJob ends{*job};
   while (!job->done()) {
     if (is_over() && job->cancel()) co_return false;
-    if (!job->done()) co_await wait_to_look();
+    if (!job->done()) co_await poll_wait();
   }
   job->rethrow();
   co_return true;
 }
 
 void Connection::fail(protocol::Error reason) {
-  if (onlooker) onlooker->error(reason);
+  if (observer) observer->error(reason);
   if (!end.error && !end.gone && !end.told) end.error = std::move(reason);
   notify();
 }
@@ -124,7 +123,7 @@ void Connection::log_fatal(const protocol::Error& error) const {
 void Connection::lose(const std::string& why) {
   if (end.gone) return;
   log.warn("{}", why);
-  if (onlooker) onlooker->error({"peer-gone", why});
+  if (observer) observer->error({"peer-gone", why});
   cut();
 }
 

@@ -46,10 +46,10 @@ class Connection {
   asio::awaitable<void> wait() { return changed_->wait(); }
   /// Waits likewise, for the few milliseconds after which a connection that is not read from has to be looked at again:
   /// only Transport::is_reset() notices that its peer is gone.
-  asio::awaitable<void> wait_to_look(Clock::duration most = std::chrono::milliseconds(50));
+  asio::awaitable<void> poll_wait(Clock::duration most = std::chrono::milliseconds(50));
   /// Waits until `work` has been done on a thread of `queue`, by turns of addresses. False: `is_over`, which is asked
   /// meanwhile, was true, and the work has not been done.
-  asio::awaitable<bool> do_beside(FairQueue& queue, std::function<void()> work, std::function<bool()> is_over);
+  asio::awaitable<bool> offload(FairQueue& queue, std::function<void()> work, std::function<bool()> is_over);
   /// Wakes all coroutines of the session, which look at what has changed.
   void notify() { changed_->notify(); }
   /// A function that calls notify() on the strand. Any thread may call it, also after the connection has been
@@ -76,7 +76,7 @@ class Connection {
   const bool exempt;          ///< such bounds do not hold for it
   const SessionLog log;
   const std::shared_ptr<SessionStatus> status;
-  const std::shared_ptr<ScanOnlooker> onlooker;  ///< null: nobody can look
+  const std::shared_ptr<ScanObserver> observer;  ///< null: nobody can look
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
   bool captured = true;   ///< where the server captures anything

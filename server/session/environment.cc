@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/core/cuda/completions.h"
+#include "gadgets/numerics/core/cuda/completion_poller.h"
 #include "gadgets/shared/store/noise_store.h"
 #include "server/base/log.h"
-#include "server/session/parts.h"
+#include "server/session/optional_parts.h"
 
 namespace echotrain::server {
 
@@ -62,7 +62,7 @@ std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& option
                                             const std::shared_ptr<numerics::MemoryBudget>& memory, Disk disk) {
   if (options.directory.empty()) return nullptr;
   std::signal(SIGXFSZ, SIG_IGN);  // the file size limit is an error of write(), not the end of the process
-  const auto queues = std::make_shared<Memory>(std::make_shared<numerics::MemoryAccount>(memory));
+  const auto queues = std::make_shared<QueueMemory>(std::make_shared<numerics::MemoryAccount>(memory));
   return std::make_shared<CaptureStore>(options, queues, std::move(disk));
 }
 
@@ -76,7 +76,7 @@ void tell_of_former_noise(numerics::Resources& resources) {
 }
 
 std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
-  const Parts& parts = Parts::built();
+  const OptionalParts& parts = OptionalParts::built();
   if (parts.dicom_peers != nullptr) return parts.dicom_peers(options);
   if (!options.peers.empty()) throw std::invalid_argument(not_built("dicom.peers", "DICOM output"));
   return {};
@@ -96,18 +96,18 @@ int io_threads(const config::ServerOptions& options) {
 
 // While scans run, one thread looks at sockets and at GPUs in turn, and so hands on what comes without being woken.
 void run_context(asio::io_context& context, const Environment& environment) {
-  if (!environment.spinning) {
+  if (!environment.busy_polling) {
     context.run();
     return;
   }
-  Spinning& spinning = *environment.spinning;
-  auto& completions = environment.resources->get<numerics::Completions>();
-  spinning.on_begin([&context] { asio::post(context, [] {}); });  // this thread may sleep
+  BusyPolling& busy_polling = *environment.busy_polling;
+  auto& completions = environment.resources->get<numerics::CompletionPoller>();
+  busy_polling.on_begin([&context] { asio::post(context, [] {}); });  // this thread may sleep
   completions.will_poll();
-  const auto core = spinning.cores().take();
+  const auto core = busy_polling.cores().take();
   while (!context.stopped()) {
     // The flag is read first: a thread that has stopped waiting has left to the GPU what it left before that.
-    const bool wanted = spinning.wanted();
+    const bool wanted = busy_polling.wanted();
     const bool more = completions.poll();
     if (!more && !wanted)
       context.run_one();
@@ -123,33 +123,33 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   tell_of_former_noise(*resources);
   const std::shared_ptr<numerics::MemoryBudget> memory = resources->memory();
   const int cores = resources->threads().size();
-  auto tidier = std::make_shared<Tidier>(resources);
+  auto heap_trimmer = std::make_shared<HeapTrimmer>(resources);
   std::shared_ptr<ComputePool> compute = make_compute_pool(options);
   Environment environment{
       options,
       {.config_text_bytes = kMostConfigBytes, .header_bytes = kMostHeaderBytes},
-      Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom),
-                options.client_pipelines),
+      PipelineCatalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom),
+                        options.client_pipelines),
       std::move(resources),
       memory,
-      std::make_shared<Reservations>(memory, options.max_waiting, seconds(options.pause_s)),
+      std::make_shared<MemoryAdmission>(memory, options.max_waiting, seconds(options.pause_s)),
       std::move(compute),
-      std::make_shared<Turns>(cores),
-      std::make_shared<ReadTurns>(std::max(1, io_threads(options) - 1)),
-      options.latency ? std::make_shared<Spinning>(numerics::usable_cores()) : nullptr,
+      std::make_shared<FairScheduler>(cores),
+      std::make_shared<ReadLimiter>(std::max(1, io_threads(options) - 1)),
+      options.latency ? std::make_shared<BusyPolling>(numerics::usable_cores()) : nullptr,
       make_certificates(options.tls),
       options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
       make_captures(options.capture, memory, std::move(disk)),
       /*dicom=*/nullptr,
       /*sinks=*/nullptr,
       options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
-      std::move(tidier),
+      std::move(heap_trimmer),
       /*live=*/nullptr,
       /*onlookers=*/nullptr,
       AllowList(options.per_address_exempt, "per_address_exempt"),
       std::make_shared<const Identities>(options.share)};
   environment.stuck = std::make_shared<StuckScans>(environment.compute, environment.readiness);
-  const Parts& parts = Parts::built();
+  const OptionalParts& parts = OptionalParts::built();
   if (parts.dicom != nullptr) parts.dicom(environment);
   if (parts.live != nullptr) parts.live(environment);
   return environment;

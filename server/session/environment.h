@@ -8,33 +8,33 @@
 #include "config/server_options.h"
 #include "gadgets/numerics/core/resources.h"
 #include "protocol/data/limits.h"
+#include "server/base/busy_polling.h"
+#include "server/base/fair_scheduler.h"
+#include "server/base/heap_trimmer.h"
 #include "server/base/image_sink.h"
 #include "server/base/log.h"
-#include "server/base/memory.h"
 #include "server/base/offload.h"
-#include "server/base/read_turns.h"
-#include "server/base/spinning.h"
-#include "server/base/tidier.h"
-#include "server/base/turns.h"
+#include "server/base/queue_memory.h"
+#include "server/base/read_limiter.h"
 #include "server/capture/capture.h"
 #include "server/health/canary.h"
 #include "server/health/readiness.h"
-#include "server/memory/reservations.h"
+#include "server/memory/memory_admission.h"
 #include "server/metrics/metrics.h"
-#include "server/metrics/onlookers.h"
+#include "server/metrics/scan_observer.h"
 #include "server/metrics/session_status.h"
 #include "server/net/allow_list.h"
 #include "server/net/certificates.h"
 #include "server/net/identity.h"
 #include "server/net/tokens.h"
-#include "server/scan/catalogue.h"
 #include "server/scan/compute_pool.h"
+#include "server/scan/pipeline_catalogue.h"
 #include "server/scan/stuck_scans.h"
 
 namespace echotrain::server {
 
 class DicomOutput;
-class LiveBoard;
+class LiveScanRegistry;
 
 /// Returns how many threads read long texts of clients.
 int text_threads();
@@ -43,27 +43,27 @@ int text_threads();
 struct Environment {
   config::ServerOptions options;
   protocol::Limits limits;
-  Catalogue catalogue;
+  PipelineCatalogue catalogue;
   std::shared_ptr<numerics::Resources> resources;  ///< shared by all scans: CPU threads, caches, pools
   std::shared_ptr<numerics::MemoryBudget> memory;  ///< of the resources: all that this process takes of the machine's
-  std::shared_ptr<Reservations> reservations;      ///< of that memory
+  std::shared_ptr<MemoryAdmission> memory_admission;  ///< of that memory
   std::shared_ptr<ComputePool> compute;
-  std::shared_ptr<Turns> turns;                  ///< of the addresses whose scans run
-  std::shared_ptr<ReadTurns> read_turns;         ///< of the sessions that bring much at once
-  std::shared_ptr<Spinning> spinning;            ///< null: all threads sleep while they wait
+  std::shared_ptr<FairScheduler> scheduler;      ///< of the addresses whose scans run
+  std::shared_ptr<ReadLimiter> read_limiter;     ///< of the sessions that bring much at once
+  std::shared_ptr<BusyPolling> busy_polling;     ///< null: all threads sleep while they wait
   std::shared_ptr<Certificates> certificates;    ///< null: no TLS
   std::shared_ptr<Tokens> tokens;                ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;        ///< null: nothing is captured
   std::shared_ptr<DicomOutput> dicom;            ///< null: no DICOM peers
   std::shared_ptr<ImageSinks> sinks;             ///< the same
   std::shared_ptr<Tokens> admin_tokens;          ///< null: nobody may change anything over the admin port
-  std::shared_ptr<Tidier> tidier;                ///< gives back what sessions have freed
-  std::shared_ptr<LiveBoard> live;               ///< null: nobody can look
-  std::shared_ptr<Onlookers> onlookers;          ///< the same
+  std::shared_ptr<HeapTrimmer> heap_trimmer;     ///< gives back what sessions have freed
+  std::shared_ptr<LiveScanRegistry> live;        ///< null: nobody can look
+  std::shared_ptr<SessionObservers> observers;   ///< the same
   AllowList exempt;                              ///< per_address_exempt
   std::shared_ptr<const Identities> identities;  ///< of the option `share`
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
-  std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
+  std::shared_ptr<SessionRegistry> session_registry = std::make_shared<SessionRegistry>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
   std::shared_ptr<Canary> canary = std::make_shared<Canary>(readiness);  ///< tries GPUs on which scans fail
   std::shared_ptr<StuckScans> stuck;                                     ///< whose threads do not come back

@@ -48,7 +48,7 @@ void tell_of_failure(const std::string& problem) {
   write_log(LogLevel::error, fmt::format("cannot accept a connection: {}", problem));
 }
 
-Slots::Limits slot_limits(const config::ServerOptions& options) {
+ConnectionAdmission::Limits admission_limits(const config::ServerOptions& options) {
   const std::int64_t half = (options.max_sessions + 1) / 2;
   const std::int64_t per_address = options.max_sessions_per_address;
   return {options.max_connecting, options.max_sessions, per_address > 0 ? per_address : half};
@@ -83,8 +83,8 @@ Listener::Listener(asio::io_context& context, const Environment& environment, st
       allow_(environment.options.allow),
       balancers_(environment.options.proxy_from, "proxy_from"),
       strand_(asio::make_strand(context)),
-      introductions_(strand_, seconds(environment.options.connect_timeout_s), environment.log_bounds),
-      slots_(slot_limits(environment.options), environment.exempt) {
+      handshakes_(strand_, seconds(environment.options.connect_timeout_s), environment.log_bounds),
+      admission_(admission_limits(environment.options), environment.exempt) {
   const config::ServerOptions& options = environment.options;
   const asio::ip::address address = resolve(context, options.bind);
   if (!options.tls.only) {
@@ -94,20 +94,20 @@ Listener::Listener(asio::io_context& context, const Environment& environment, st
           "(--allow 10.1.0.0/16), or serve TLS only (--tls-only with --tls-certificate and --tls-key), or say "
           "--insecure",
           options.bind));
-    open_door({address, static_cast<std::uint16_t>(options.port)}, false);
+    open_port({address, static_cast<std::uint16_t>(options.port)}, false);
   }
-  if (environment.certificates) open_door({address, static_cast<std::uint16_t>(options.tls.port)}, true);
+  if (environment.certificates) open_port({address, static_cast<std::uint16_t>(options.tls.port)}, true);
 }
 
-void Listener::open_door(tcp::endpoint endpoint, bool tls) {
-  Door& door = doors_.emplace_back(Door{tcp::acceptor(strand_), endpoint, tls});
+void Listener::open_port(tcp::endpoint endpoint, bool tls) {
+  ListeningPort& port = ports_.emplace_back(ListeningPort{tcp::acceptor(strand_), endpoint, tls});
   try {
-    door.acceptor.open(endpoint.protocol());
-    door.acceptor.set_option(tcp::acceptor::reuse_address(true));
-    if (endpoint.address().is_v6()) door.acceptor.set_option(asio::ip::v6_only(false));
-    door.acceptor.bind(endpoint);
-    door.acceptor.listen();
-    door.endpoint = door.acceptor.local_endpoint();
+    port.acceptor.open(endpoint.protocol());
+    port.acceptor.set_option(tcp::acceptor::reuse_address(true));
+    if (endpoint.address().is_v6()) port.acceptor.set_option(asio::ip::v6_only(false));
+    port.acceptor.bind(endpoint);
+    port.acceptor.listen();
+    port.endpoint = port.acceptor.local_endpoint();
   } catch (const boost::system::system_error& error) {
     throw std::runtime_error(
         fmt::format("cannot listen on {}: {}; stop the program that uses this port, or choose another "
@@ -117,24 +117,24 @@ void Listener::open_door(tcp::endpoint endpoint, bool tls) {
 }
 
 std::optional<tcp::endpoint> Listener::endpoint_of(bool tls) const {
-  for (const Door& door : doors_)
-    if (door.tls == tls) return door.endpoint;
+  for (const ListeningPort& port : ports_)
+    if (port.tls == tls) return port.endpoint;
   return std::nullopt;
 }
 
 void Listener::start() {
-  for (Door& door : doors_) asio::co_spawn(strand_, accept(door), asio::detached);
+  for (ListeningPort& port : ports_) asio::co_spawn(strand_, accept(port), asio::detached);
 }
 
-asio::awaitable<void> Listener::accept(Door& door) {
-  while (door.acceptor.is_open()) {
+asio::awaitable<void> Listener::accept(ListeningPort& port) {
+  while (port.acceptor.is_open()) {
     error_code error;
     std::string problem;
     try {
       tcp::socket socket(asio::make_strand(context_));
-      co_await door.acceptor.async_accept(socket, redirect_error(use_awaitable, error));
+      co_await port.acceptor.async_accept(socket, redirect_error(use_awaitable, error));
       if (!error)
-        co_await take(std::move(socket), door.tls);
+        co_await take(std::move(socket), port.tls);
       else if (error != asio::error::operation_aborted && error != asio::error::connection_aborted)
         problem = error.message();
     } catch (const std::exception& thrown) {
@@ -162,31 +162,31 @@ asio::awaitable<void> Listener::take(tcp::socket socket, bool tls) {
   if (!balancers_.names(peer.address()) && try_to_add(socket, tls, peer, waits)) co_return;
   try {
     auto shared = std::make_shared<tcp::socket>(std::move(socket));
-    while (!(began = begin_introduction(waits))) {
-      if (!waits) introductions_.make_room();
+    while (!(began = begin_handshake(waits))) {
+      if (!waits) handshakes_.make_room();
       co_await wait(kPauseWithoutRoom);
     }
-    asio::co_spawn(strand_, introduce(std::move(shared), tls, peer, waits), asio::detached);
+    asio::co_spawn(strand_, handshake(std::move(shared), tls, peer, waits), asio::detached);
   } catch (const std::exception&) {
-    if (began) end_introduction(waits);
+    if (began) end_handshake(waits);
     end_wait(peer, waits);
     throw;
   }
 }
 
-bool Listener::begin_introduction(bool waits) {
+bool Listener::begin_handshake(bool waits) {
   const std::scoped_lock lock(mutex_);
-  std::int64_t& count = waits ? came_to_wait_ : introduced_;
+  std::int64_t& count = waits ? came_to_wait_ : handshaking_;
   if (count >= environment_.options.max_connecting) return false;
   ++count;
   return true;
 }
 
-void Listener::end_introduction(bool waited) {
+void Listener::end_handshake(bool waited) {
   bool empty = false;
   {
     const std::scoped_lock lock(mutex_);
-    --(waited ? came_to_wait_ : introduced_);
+    --(waited ? came_to_wait_ : handshaking_);
     empty = stopping_ && is_empty();
   }
   if (empty) emptied_();
@@ -227,12 +227,12 @@ class Listener::Place {
 };
 
 // Asks who the client is: `peer` waits for room, or is a balancer, which says who its client is.
-asio::awaitable<void> Listener::introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer,
+asio::awaitable<void> Listener::handshake(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer,
                                           bool waits) {
   const bool waited = waits;
   try {
     std::optional<tcp::endpoint> client = peer;
-    if (!waits) client = co_await introductions_.client_of(socket, peer);
+    if (!waits) client = co_await handshakes_.client_of(socket, peer);
     if (client) {
       peer = *client;
       if (waits || !try_to_add(*socket, tls, peer, waits)) {
@@ -245,18 +245,18 @@ asio::awaitable<void> Listener::introduce(std::shared_ptr<tcp::socket> socket, b
     tell_of_failure(thrown.what());
   }
   end_wait(peer, waits);
-  end_introduction(waited);
+  end_handshake(waited);
 }
 
 void Listener::end_wait(const tcp::endpoint& peer, bool& waits) {
   if (!std::exchange(waits, false)) return;
   const std::scoped_lock lock(mutex_);
-  slots_.end_wait(peer.address());
+  admission_.end_wait(peer.address());
 }
 
 // One thread that spins serves all connections; where there are several, one may write while another one reads.
-asio::any_io_executor Listener::beside() const {
-  if (environment_.spinning) return {};
+asio::any_io_executor Listener::off_strand_executor() const {
+  if (environment_.busy_polling) return {};
   return context_.get_executor();
 }
 
@@ -271,26 +271,27 @@ bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& pe
     refusal = refusal_of(peer, tls);
     if (refusal && refused_ >= kMostRefusals) return true;
     if (!refusal && !make_room(peer.address())) {
-      waits = waits || slots_.wait(peer.address());
-      if (!waits) tell_of_crowd(peer.address());
+      waits = waits || admission_.wait(peer.address());
+      if (!waits) log_overload(peer.address());
       return !waits;
     }
     id = ++last_id_;
     // The kernel's buffers grow by themselves: an explicit size would be capped below what they can reach.
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
-    if (environment_.spinning) make_room_for_image(socket);
+    if (environment_.busy_polling) make_room_for_image(socket);
     const asio::any_io_executor strand = socket.get_executor();
-    std::unique_ptr<Transport> transport = tls ? environment_.certificates->context()->make_transport(std::move(socket))
-                                               : make_plain_transport(std::move(socket), false, {beside()});
+    std::unique_ptr<Transport> transport =
+        tls ? environment_.certificates->context()->make_transport(std::move(socket))
+            : make_plain_transport(std::move(socket), false, {off_strand_executor()});
     session = std::make_shared<Session>(
         std::move(transport), strand, peer.address().is_unspecified() ? "unknown" : text_of(peer), id, environment_,
         [this, id, refused = refusal.has_value()] { remove(id, refused); }, [this, id] { return admit(id); });
-    if (!refusal) slots_.connect(id, peer.address(), Clock::now());
+    if (!refusal) admission_.connect(id, peer.address(), Clock::now());
     try {
       sessions_[id] = session;
     } catch (const std::bad_alloc&) {
-      slots_.remove(id);
+      admission_.remove(id);
       throw;
     }
     if (refusal) ++refused_;
@@ -314,11 +315,11 @@ protocol::Result<std::uint64_t> Listener::add_own(int socket, const std::string&
         make_plain_transport(std::move(own), /*authenticated=*/true), strand, peer, id, environment_,
         [this, id] { remove(id, false); }, [this, id] { return admit(id); });
     session->is_replay(capture);
-    slots_.connect(id, address, Clock::now());
+    admission_.connect(id, address, Clock::now());
     try {
       sessions_[id] = session;
     } catch (const std::bad_alloc&) {
-      slots_.remove(id);
+      admission_.remove(id);
       throw;
     }
   }
@@ -337,17 +338,17 @@ std::optional<protocol::Error> Listener::refusal_of(const tcp::endpoint& peer, b
 
 // Makes room, by dropping another connection where that is needed.
 bool Listener::make_room(const asio::ip::address& address) {
-  const Slots::Room room = slots_.make_room(address, Clock::now());
+  const ConnectionAdmission::Room room = admission_.make_room(address, Clock::now());
   if (!room.dropped) return room.there;
   if (const auto dropped = sessions_.find(*room.dropped); dropped != sessions_.end()) dropped->second->drop();
-  tell_of_crowd(room.address);
+  log_overload(room.address);
   return true;
 }
 
-void Listener::tell_of_crowd(const asio::ip::address& address) {
+void Listener::log_overload(const asio::ip::address& address) {
   const Clock::time_point now = Clock::now();
-  if (told_of_crowd_ && now - *told_of_crowd_ < kQuietAboutCrowds) return;
-  told_of_crowd_ = now;
+  if (logged_overload_ && now - *logged_overload_ < kQuietAboutCrowds) return;
+  logged_overload_ = now;
   write_log(LogLevel::warning,
             fmt::format("{} connections have not sent a config (max_connecting): for further ones the oldest of the "
                         "address that has most is dropped, and those of an address that has more than half are closed; "
@@ -379,7 +380,7 @@ void Listener::start(const std::shared_ptr<Session>& session, std::uint64_t id,
 
 std::optional<protocol::Error> Listener::admit(std::uint64_t id) {
   const std::scoped_lock lock(mutex_);
-  return slots_.admit(id);
+  return admission_.admit(id);
 }
 
 void Listener::remove(std::uint64_t id, bool refused) {
@@ -387,20 +388,20 @@ void Listener::remove(std::uint64_t id, bool refused) {
   {
     const std::scoped_lock lock(mutex_);
     if (sessions_.erase(id) == 0) return;
-    slots_.remove(id);
+    admission_.remove(id);
     if (refused) --refused_;
     idle = sessions_.empty();
     empty = stopping_ && is_empty();
   }
-  environment_.tidier->session_ended(idle);
+  environment_.heap_trimmer->session_ended(idle);
   if (empty) emptied_();
 }
 
 void Listener::stop() {
   asio::post(strand_, [this] {
     error_code ignored;
-    for (Door& door : doors_) door.acceptor.close(ignored);
-    introductions_.stop();
+    for (ListeningPort& port : ports_) port.acceptor.close(ignored);
+    handshakes_.stop();
     bool empty = false;
     {
       const std::scoped_lock lock(mutex_);

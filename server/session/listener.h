@@ -16,8 +16,8 @@
 
 #include "server/base/signal.h"
 #include "server/net/allow_list.h"
-#include "server/net/introductions.h"
-#include "server/net/slots.h"
+#include "server/net/connection_admission.h"
+#include "server/net/proxy_handshakes.h"
 #include "server/session/session.h"
 
 namespace echotrain::server {
@@ -51,7 +51,7 @@ class Listener {
 
  private:
   /// A listening port.
-  struct Door {
+  struct ListeningPort {
     tcp::acceptor acceptor;
     tcp::endpoint endpoint;
     bool tls;
@@ -65,42 +65,42 @@ class Listener {
   class Place;
 
   std::optional<tcp::endpoint> endpoint_of(bool tls) const;
-  void open_door(tcp::endpoint endpoint, bool tls);
-  asio::awaitable<void> accept(Door& door);
+  void open_port(tcp::endpoint endpoint, bool tls);
+  asio::awaitable<void> accept(ListeningPort& port);
   asio::awaitable<void> wait(Clock::duration time);
   asio::awaitable<void> take(tcp::socket socket, bool tls);
-  bool begin_introduction(bool waits);
-  void end_introduction(bool waited);
-  asio::awaitable<void> introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer, bool waits);
-  asio::any_io_executor beside() const;
+  bool begin_handshake(bool waits);
+  void end_handshake(bool waited);
+  asio::awaitable<void> handshake(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint peer, bool waits);
+  asio::any_io_executor off_strand_executor() const;
   bool try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer, bool& waits);
   void end_wait(const tcp::endpoint& peer, bool& waits);
   std::optional<protocol::Error> refusal_of(const tcp::endpoint& peer, bool tls) const;
   bool make_room(const asio::ip::address& address);
-  void tell_of_crowd(const asio::ip::address& address);
+  void log_overload(const asio::ip::address& address);
   void start(const std::shared_ptr<Session>& session, std::uint64_t id, const std::optional<protocol::Error>& refusal);
   std::optional<protocol::Error> admit(std::uint64_t id);
   void remove(std::uint64_t id, bool refused);
   void shut_down_sessions(bool now);
-  bool is_empty() const { return sessions_.empty() && introduced_ == 0 && came_to_wait_ == 0; }
+  bool is_empty() const { return sessions_.empty() && handshaking_ == 0 && came_to_wait_ == 0; }
 
   asio::io_context& context_;
   const Environment& environment_;
   const std::function<void()> emptied_;
   const AllowList allow_, balancers_;
   const asio::strand<asio::io_context::executor_type> strand_;  // of the doors
-  std::list<Door> doors_;
-  Introductions introductions_;  // on strand_
-  std::list<Waiting> line_;      // on strand_
+  std::list<ListeningPort> ports_;
+  ProxyHandshakes handshakes_;  // on strand_
+  std::list<Waiting> line_;     // on strand_
 
   std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
   std::uint64_t last_id_ = 0;
-  Slots slots_;                    // of the sessions that are not refused
+  ConnectionAdmission admission_;  // of the sessions that are not refused
   std::int64_t refused_ = 0;       // sessions that only hear that they are refused
-  std::int64_t introduced_ = 0;    // connections whose client is asked for, or waits for room then
+  std::int64_t handshaking_ = 0;   // connections whose client is asked for, or waits for room then
   std::int64_t came_to_wait_ = 0;  // connections that wait for room since they came
-  std::optional<Clock::time_point> told_of_crowd_;
+  std::optional<Clock::time_point> logged_overload_;
   bool stopping_ = false;
 };
 

@@ -38,10 +38,10 @@ bool may_be_secret(const std::string& text) {
 
 }  // namespace
 
-MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, SessionCapture& capture, Watchdog& watchdog,
-                               ScanRunner& scan)
+MessageHandler::MessageHandler(Connection& connection, ProtocolStateMachine& state_machine, SessionCapture& capture,
+                               Watchdog& watchdog, ScanRunner& scan)
     : connection_(connection),
-      dialogue_(dialogue),
+      state_machine_(state_machine),
       capture_(capture),
       watchdog_(watchdog),
       scan_(scan),
@@ -53,7 +53,7 @@ MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, Sessi
 // A client that has yet to show a token gets room for as much as may come before the token.
 std::span<std::byte> MessageHandler::room() {
   const std::span<std::byte> room = buffer_.prepare();
-  return dialogue_.needs_token() ? room.first(std::min(room.size(), kTokenBytes)) : room;
+  return state_machine_.needs_token() ? room.first(std::min(room.size(), kTokenBytes)) : room;
 }
 
 protocol::Payload MessageHandler::commit(std::size_t n) {
@@ -76,10 +76,10 @@ asio::awaitable<void> MessageHandler::consume() {
   // Reads of a steady stream are much alike.
   batch.reserve(std::min(batch_readouts_, kReadoutsAtOnce));
   const std::uint64_t before = readouts_;
-  struct EndsTurn {
-    std::unique_ptr<ReadTurns::Turn>& turn;
-    ~EndsTurn() { turn.reset(); }
-  } const ends{turn_};
+  struct ReturnsPermit {
+    std::unique_ptr<ReadLimiter::Permit>& permit;
+    ~ReturnsPermit() { permit.reset(); }
+  } const ends{permit_};
   Clock::time_point since = now;
   std::size_t handled = 0, looked = 0;
   // The numbers are still in this processor's caches: reading them costs less here than on the scan's thread.
@@ -92,15 +92,15 @@ asio::awaitable<void> MessageHandler::consume() {
       handled = looked = 0;
       flush(batch);
       if (whole) tell_watchdog(whole, data);
-      co_await let_others_go_first();
+      co_await wait_for_read_permit();
       since = Clock::now();
       batch.reserve(std::min(batch_readouts_, kReadoutsAtOnce));
       continue;
     }
-    if (dialogue_.state() == Dialogue::State::data) {
+    if (state_machine_.state() == ProtocolStateMachine::State::data) {
       const protocol::Result<bool> taken = buffer_.next_readout(batch.emplace_back());
       if (taken && *taken) {
-        dialogue_.data_came();
+        state_machine_.data_came();
         batch.back().arrival = now;
         batch.back().number = ++readouts_;
         const auto& head = batch.back().head;
@@ -127,7 +127,7 @@ asio::awaitable<void> MessageHandler::consume() {
       break;
     }
     if (!*next) {
-      if (auto refusal = dialogue_.refusal_of(buffer_.pending_id())) connection_.fail(*std::move(refusal));
+      if (auto refusal = state_machine_.refusal_of(buffer_.pending_id())) connection_.fail(*std::move(refusal));
       break;
     }
     whole = true;
@@ -138,7 +138,7 @@ asio::awaitable<void> MessageHandler::consume() {
   flush(batch);
   batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
   tell_watchdog(whole, data);
-  turn_.reset();
+  permit_.reset();
   check_memory();
 }
 
@@ -146,16 +146,17 @@ asio::awaitable<void> MessageHandler::consume() {
 // is longer is taken of it, but a config that has the token in its beginning.
 protocol::Result<std::optional<protocol::Message>> MessageHandler::next() {
   const protocol::Limits& limits = connection_.environment.limits;
-  if (!dialogue_.needs_token()) {
+  if (!state_machine_.needs_token()) {
     buffer_.bound(limits);
     return buffer_.next();
   }
-  if (bytes_ - buffer_.pending_bytes() > kTokenBytes || shows_no_token()) return Dialogue::unauthorized();
+  if (bytes_ - buffer_.pending_bytes() > kTokenBytes || shows_no_token()) return ProtocolStateMachine::unauthorized();
   protocol::Limits short_ones = limits;
   short_ones.header_bytes = short_ones.text_bytes = kTokenBytes;
   buffer_.bound(short_ones);
   auto next = buffer_.next();
-  if (!next && (next.error().code == "too-large" || next.error().code == "bad-header")) return Dialogue::unauthorized();
+  if (!next && (next.error().code == "too-large" || next.error().code == "bad-header"))
+    return ProtocolStateMachine::unauthorized();
   return next;
 }
 
@@ -163,18 +164,18 @@ protocol::Result<std::optional<protocol::Message>> MessageHandler::next() {
 bool MessageHandler::shows_no_token() {
   constexpr std::size_t kHead = 6;
   const bool is_config = buffer_.pending_id() == static_cast<std::uint16_t>(protocol::MessageId::config_text);
-  if (!is_config || buffer_.pending_bytes() < kHead + kTokenBytes || !dialogue_.expects_config()) return false;
-  return !dialogue_.may_read(buffer_.pending_text(kHead, kTokenBytes));
+  if (!is_config || buffer_.pending_bytes() < kHead + kTokenBytes || !state_machine_.expects_config()) return false;
+  return !state_machine_.may_read(buffer_.pending_text(kHead, kTokenBytes));
 }
 
 // Waits until `work` has been done on another thread, by turns with what other addresses send; what takes a few ms is
 // `quick`. False: the session ends, and it may not have been done.
-asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work, bool quick, bool answers) {
-  turn_.reset();
+asio::awaitable<bool> MessageHandler::offload(std::function<void()> work, bool quick, bool answers) {
+  permit_.reset();
   const Environment& environment = connection_.environment;
   FairQueue& queue = quick ? *environment.short_texts : *environment.long_texts;
   // A scan's data may be in the spill: the end of what the socket brings is not their end.
-  const bool has_data = dialogue_.state() == Dialogue::State::data;
+  const bool has_data = state_machine_.state() == ProtocolStateMachine::State::data;
   const bool may_end = !has_data && !answers;  // who has asked may have said all, and reads the answer
   const std::function<bool()> is_over = [this, may_end] {
     if (connection_.transport->is_reset()) {
@@ -185,27 +186,28 @@ asio::awaitable<bool> MessageHandler::do_beside(std::function<void()> work, bool
     }
     return connection_.ending();
   };
-  co_return co_await connection_.do_beside(queue, std::move(work), is_over) && !connection_.ending();
+  co_return co_await connection_.offload(queue, std::move(work), is_over) && !connection_.ending();
 }
 
 // Who has few messages finds a thread at once, however many others bring more than can be handled: who waits for a turn
 // is in the threads' queue only when it has come.
-asio::awaitable<void> MessageHandler::let_others_go_first() {
-  turn_.reset();
-  turn_ = connection_.environment.read_turns->ask(connection_.waker());
-  if (turn_->granted()) co_await asio::post(connection_.strand, asio::use_awaitable);
-  while (!turn_->granted() && !connection_.ending()) co_await connection_.wait();
+asio::awaitable<void> MessageHandler::wait_for_read_permit() {
+  permit_.reset();
+  permit_ = connection_.environment.read_limiter->acquire(connection_.waker());
+  if (permit_->granted()) co_await asio::post(connection_.strand, asio::use_awaitable);
+  while (!permit_->granted() && !connection_.ending()) co_await connection_.wait();
 }
 
 void MessageHandler::tell_watchdog(bool whole_message, bool data) {
-  watchdog_.received({Clock::now(), whole_message, data, buffer_.pending_bytes(), awaited(), dialogue_.config_error()});
+  watchdog_.received(
+      {Clock::now(), whole_message, data, buffer_.pending_bytes(), awaited(), state_machine_.config_error()});
 }
 
 Watchdog::Awaited MessageHandler::awaited() const {
-  switch (dialogue_.state()) {
-    case Dialogue::State::config:
+  switch (state_machine_.state()) {
+    case ProtocolStateMachine::State::config:
       return Watchdog::Awaited::config;
-    case Dialogue::State::header:
+    case ProtocolStateMachine::State::header:
       return Watchdog::Awaited::header;
     default:
       return Watchdog::Awaited::data;
@@ -237,74 +239,76 @@ void MessageHandler::flush(std::vector<protocol::Acquisition>& batch) {
 }
 
 // What a message means. Nothing: the session ends meanwhile.
-asio::awaitable<std::optional<Step>> MessageHandler::step_of(const protocol::Message& message) {
+asio::awaitable<std::optional<SessionAction>> MessageHandler::step_of(const protocol::Message& message) {
   const Environment& environment = connection_.environment;
   if (const auto* text = std::get_if<protocol::ConfigText>(&message);
-      text != nullptr && kCostOfConfig * text->text.size() > kReadAtOnce && dialogue_.expects_config() &&
-      dialogue_.may_read(text->text)) {
-    std::optional<Dialogue::Config> config;
-    const std::function<void()> work = [&] { config = Dialogue::read_config(environment.catalogue, text->text); };
-    const bool read = co_await do_beside(work, kCostOfConfig * text->text.size() <= kShort);
-    co_return read ? std::optional(dialogue_.take(*config)) : std::nullopt;
+      text != nullptr && kCostOfConfig * text->text.size() > kReadAtOnce && state_machine_.expects_config() &&
+      state_machine_.may_read(text->text)) {
+    std::optional<ProtocolStateMachine::Config> config;
+    const std::function<void()> work = [&] {
+      config = ProtocolStateMachine::read_config(environment.catalogue, text->text);
+    };
+    const bool read = co_await offload(work, kCostOfConfig * text->text.size() <= kShort);
+    co_return read ? std::optional(state_machine_.take(*config)) : std::nullopt;
   }
   if (const auto* text = std::get_if<protocol::HeaderText>(&message)) {
     header_memory_.set(kCopiesOfHeader * text->xml.size());
-    if (text->xml.size() > kReadAtOnce && dialogue_.expects_header()) {
+    if (text->xml.size() > kReadAtOnce && state_machine_.expects_header()) {
       std::optional<protocol::Result<protocol::Header>> parsed;
       const std::function<void()> work = [&] { parsed = protocol::parse_header(text->xml, environment.limits); };
-      const bool read = co_await do_beside(work, text->xml.size() <= kShort);
-      co_return read ? std::optional(dialogue_.take(*std::move(parsed))) : std::nullopt;
+      const bool read = co_await offload(work, text->xml.size() <= kShort);
+      co_return read ? std::optional(state_machine_.take(*std::move(parsed))) : std::nullopt;
     }
   }
   if (const auto* text = std::get_if<protocol::Text>(&message);
-      text != nullptr && dialogue_.expects_additional(text->text)) {
-    std::optional<Dialogue::Additional> additional;
-    const std::function<void()> work = [&] { additional = dialogue_.read_additional(text->text); };
-    const bool read = co_await do_beside(work, true);  // no more than 64 KiB of it
-    co_return read ? std::optional(dialogue_.take(*additional)) : std::nullopt;
+      text != nullptr && state_machine_.expects_additional(text->text)) {
+    std::optional<ProtocolStateMachine::Additional> additional;
+    const std::function<void()> work = [&] { additional = state_machine_.read_additional(text->text); };
+    const bool read = co_await offload(work, true);  // no more than 64 KiB of it
+    co_return read ? std::optional(state_machine_.take(*additional)) : std::nullopt;
   }
   if (const auto* query = std::get_if<protocol::Query>(&message)) {
     // A long answer is made when all answers before it have been sent: a connection has one at a time.
-    const bool may_be_long = Dialogue::asks_of_scans(*query);
+    const bool may_be_long = ProtocolStateMachine::asks_of_scans(*query);
     co_await wait_until_read(may_be_long ? 0 : kUnread);
     if (connection_.ending()) co_return std::nullopt;
     if (may_be_long) co_return co_await answer_long(*query);
   }
-  co_return dialogue_.handle(message);
+  co_return state_machine_.handle(message);
 }
 
 // Takes no more of a client that does not read what it has asked for, while that is more than `most`.
 asio::awaitable<void> MessageHandler::wait_until_read(std::size_t most) {
-  if (connection_.outbox->talk_bytes() <= most) co_return;
-  turn_.reset();
+  if (connection_.outbox->control_bytes() <= most) co_return;
+  permit_.reset();
   tell_watchdog(true, false);
-  while (connection_.outbox->talk_bytes() > most && !connection_.ending()) {
+  while (connection_.outbox->control_bytes() > most && !connection_.ending()) {
     watchdog_.hold_back(Clock::now(), Watchdog::Fault::client);
-    co_await connection_.wait_to_look();
+    co_await connection_.poll_wait();
   }
   watchdog_.release();
 }
 
-asio::awaitable<std::optional<Step>> MessageHandler::answer_long(const protocol::Query& query) {
-  Step step;
+asio::awaitable<std::optional<SessionAction>> MessageHandler::answer_long(const protocol::Query& query) {
+  SessionAction step;
   step.response = protocol::Response{query.correlation_id, ""};
-  const std::function<void()> work = [&] { step.response->text = dialogue_.answer(query); };
-  const bool made = co_await do_beside(work, !Dialogue::is_long(query), true);
+  const std::function<void()> work = [&] { step.response->text = state_machine_.answer(query); };
+  const bool made = co_await offload(work, !ProtocolStateMachine::is_long(query), true);
   co_return made ? std::optional(std::move(step)) : std::nullopt;
 }
 
 asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch) {
-  const bool known = dialogue_.admissible();
+  const bool known = state_machine_.admissible();
   if (const auto* text = std::get_if<protocol::Text>(&message);
       text != nullptr && known && ++peer_texts_ <= kMostPeerTexts)
     connection_.log.debug("the client says: {}", may_be_secret(text->text) ? "(a text that may have a token in it)"
                                                                            : protocol::printable(text->text, 1024));
-  const bool decides = dialogue_.state() == Dialogue::State::data;
+  const bool decides = state_machine_.state() == ProtocolStateMachine::State::data;
   flush(batch);  // what came before this message goes before it
-  std::optional<Step> taken = co_await step_of(message);
+  std::optional<SessionAction> taken = co_await step_of(message);
   if (!taken) co_return;
-  Step step = *std::move(taken);
-  if (!known && dialogue_.admissible()) {
+  SessionAction step = *std::move(taken);
+  if (!known && state_machine_.admissible()) {
     if (std::optional<protocol::Error> refusal = connection_.admit()) {
       connection_.fail(*std::move(refusal));
       co_return;
@@ -328,20 +332,21 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
 }
 
 // Passes on what the step has for the log and for the client.
-void MessageHandler::tell(const Step& step) {
+void MessageHandler::tell(const SessionAction& step) {
   if (!step.remark.empty()) connection_.log.info("{}", step.remark);
   if (!step.detail.empty()) connection_.log.debug("{}", protocol::printable(step.detail));
   if (step.response) connection_.outbox->response(*step.response);
   // Told at once: the client may be gone before it has sent the header, with which it would be refused.
-  if (const auto error = dialogue_.config_error(); error && connection_.onlooker) connection_.onlooker->error(*error);
+  if (const auto error = state_machine_.config_error(); error && connection_.observer)
+    connection_.observer->error(*error);
   if (step.warning.empty()) return;
   connection_.log.debug("warning: {}", protocol::printable(step.warning));
-  if (connection_.onlooker) connection_.onlooker->warning(step.warning);
+  if (connection_.observer) connection_.observer->warning(step.warning);
   connection_.outbox->text(protocol::Level::warning, step.warning);
 }
 
 asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
-  turn_.reset();
+  permit_.reset();
   tell_watchdog(true, false);  // the wait that may follow is not for the client
   co_await scan_.prepare(request);
   if (connection_.ending()) co_return;

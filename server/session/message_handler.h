@@ -11,11 +11,11 @@
 
 #include "protocol/data/messages.h"
 #include "protocol/wire/message_buffer.h"
-#include "server/base/memory.h"
-#include "server/base/read_turns.h"
+#include "server/base/queue_memory.h"
+#include "server/base/read_limiter.h"
 #include "server/base/signal.h"
 #include "server/session/connection.h"
-#include "server/session/dialogue.h"
+#include "server/session/protocol_state_machine.h"
 #include "server/session/scan_runner.h"
 #include "server/session/session_capture.h"
 #include "server/session/watchdog.h"
@@ -27,8 +27,8 @@ namespace echotrain::server {
 class MessageHandler {
  public:
   /// All outlive this.
-  MessageHandler(Connection& connection, Dialogue& dialogue, SessionCapture& capture, Watchdog& watchdog,
-                 ScanRunner& scan);
+  MessageHandler(Connection& connection, ProtocolStateMachine& state_machine, SessionCapture& capture,
+                 Watchdog& watchdog, ScanRunner& scan);
 
   /// Room for bytes of the client; never empty.
   std::span<std::byte> room();
@@ -51,25 +51,25 @@ class MessageHandler {
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
   protocol::Result<std::optional<protocol::Message>> next();
   bool shows_no_token();
-  asio::awaitable<bool> do_beside(std::function<void()> work, bool quick, bool answers = false);
-  asio::awaitable<std::optional<Step>> step_of(const protocol::Message& message);
+  asio::awaitable<bool> offload(std::function<void()> work, bool quick, bool answers = false);
+  asio::awaitable<std::optional<SessionAction>> step_of(const protocol::Message& message);
   asio::awaitable<void> wait_until_read(std::size_t most);
-  asio::awaitable<std::optional<Step>> answer_long(const protocol::Query& query);
-  void tell(const Step& step);
+  asio::awaitable<std::optional<SessionAction>> answer_long(const protocol::Query& query);
+  void tell(const SessionAction& step);
   asio::awaitable<void> start_scan(ScanRequest request);
   void flush(std::vector<protocol::Acquisition>& batch);
-  asio::awaitable<void> let_others_go_first();
+  asio::awaitable<void> wait_for_read_permit();
   void check_memory();
   void tell_watchdog(bool whole_message, bool data);
   Watchdog::Awaited awaited() const;
 
   Connection& connection_;
-  Dialogue& dialogue_;
+  ProtocolStateMachine& state_machine_;
   SessionCapture& capture_;
   Watchdog& watchdog_;
   ScanRunner& scan_;
   protocol::MessageBuffer buffer_;
-  Memory::Share pending_memory_;         // of the partly received message
+  QueueMemory::Share pending_memory_;    // of the partly received message
   numerics::MemoryShare beside_memory_;  // what slabs hold beside messages that wait
   numerics::MemoryShare header_memory_;  // of the header and what is made of it
   std::optional<ScanRequest> waiting_scan_;
@@ -77,7 +77,7 @@ class MessageHandler {
   std::size_t batch_readouts_ = 0;  // of the last consume()
   std::uint64_t bytes_ = 0;         // that have come
   int peer_texts_ = 0;
-  std::unique_ptr<ReadTurns::Turn> turn_;  // while more is handled at once than others should wait for
+  std::unique_ptr<ReadLimiter::Permit> permit_;  // while more is handled at once than others should wait for
 };
 
 }  // namespace echotrain::server

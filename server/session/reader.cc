@@ -27,7 +27,7 @@ std::string replay_of(const std::string& capture) {
 
 Reader::Reader(const Parts& parts)
     : connection_(parts.connection),
-      dialogue_(parts.dialogue),
+      state_machine_(parts.state_machine),
       capture_(parts.capture),
       watchdog_(parts.watchdog),
       scan_(parts.scan),
@@ -51,16 +51,16 @@ asio::awaitable<void> Reader::open() {
   Transport& transport = *connection_.transport;
   error_code error;
   std::string why;
-  const Transport::DoBeside beside = [this](std::function<void()> work) {
-    return connection_.do_beside(*connection_.environment.short_texts, std::move(work),
-                                 [this] { return connection_.end.gone; });
+  const Transport::Offload offload = [this](std::function<void()> work) {
+    return connection_.offload(*connection_.environment.short_texts, std::move(work),
+                               [this] { return connection_.end.gone; });
   };
-  co_await transport.open(beside, error, why);
+  co_await transport.open(offload, error, why);
   connection_.opened = !error;
   const Environment& environment = connection_.environment;
-  dialogue_.introduce({connection_.replayed.empty() ? connection_.status->peer : replay_of(connection_.replayed),
-                       transport.subject(), environment.identities.get(), environment.tokens.get(),
-                       environment.tokens && !transport.authenticated()});
+  state_machine_.set_client({connection_.replayed.empty() ? connection_.status->peer : replay_of(connection_.replayed),
+                             transport.subject(), environment.identities.get(), environment.tokens.get(),
+                             environment.tokens && !transport.authenticated()});
   if (error && !connection_.end.gone) {
     transport.close();  // an orderly end, so that TLS's alert arrives
     connection_.lose(fmt::format("the {} handshake with {} failed: {}", transport.name(), connection_.status->peer,
@@ -79,8 +79,8 @@ asio::awaitable<void> Reader::receive() {
       continue;
     }
     watchdog_.release();
-    if (!spill_.active() && scan_.has_plenty()) {
-      co_await let_scan_catch_up();
+    if (!spill_.active() && scan_.queue_exceeds_cache()) {
+      co_await pace_reads();
       if (connection_.ending()) break;
     }
     const bool spilling = spill_.active();  // the spill may end during the read
@@ -116,16 +116,16 @@ asio::awaitable<void> Reader::receive() {
 // sent can be read.
 asio::awaitable<void> Reader::wait_held_back() {
   if (connection_.transport->is_reset()) scan_.cancel();
-  if (must_wait()) co_await connection_.wait_to_look();
+  if (must_wait()) co_await connection_.poll_wait();
 }
 
 // Bytes that wait long leave the caches: the kernel then writes to memory, and the scan reads from there. A scan that
 // takes nothing for longer than a moment gets all that its queue holds nevertheless.
-asio::awaitable<void> Reader::let_scan_catch_up() {
+asio::awaitable<void> Reader::pace_reads() {
   const Clock::time_point until = Clock::now() + kCatchUp;
   for (Clock::time_point now = Clock::now(); now < until && !connection_.ending(); now = Clock::now()) {
-    co_await connection_.wait_to_look(until - now);
-    if (!scan_.has_plenty()) break;
+    co_await connection_.poll_wait(until - now);
+    if (!scan_.queue_exceeds_cache()) break;
   }
 }
 

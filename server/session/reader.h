@@ -8,8 +8,8 @@
 
 #include "server/base/signal.h"
 #include "server/session/connection.h"
-#include "server/session/dialogue.h"
 #include "server/session/message_handler.h"
+#include "server/session/protocol_state_machine.h"
 #include "server/session/scan_runner.h"
 #include "server/session/session_capture.h"
 #include "server/session/spill.h"
@@ -24,7 +24,7 @@ class Reader {
   /// The parts that a reader works with. All outlive it.
   struct Parts {
     Connection& connection;
-    Dialogue& dialogue;
+    ProtocolStateMachine& state_machine;
     SessionCapture& capture;
     Watchdog& watchdog;
     ScanRunner& scan;
@@ -43,7 +43,7 @@ class Reader {
   asio::awaitable<void> receive();
   bool must_wait();
   asio::awaitable<void> wait_held_back();
-  asio::awaitable<void> let_scan_catch_up();
+  asio::awaitable<void> pace_reads();
   std::uint64_t most_waiting() const;
   void begin_spill_for_waiting_scan();
   void count(std::size_t n);
@@ -52,7 +52,7 @@ class Reader {
   void read_failed(const error_code& error);
 
   Connection& connection_;
-  Dialogue& dialogue_;
+  ProtocolStateMachine& state_machine_;
   SessionCapture& capture_;
   Watchdog& watchdog_;
   ScanRunner& scan_;

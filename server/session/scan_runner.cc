@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kTrial_s = 0.5;
 
-ScanTurn::Client client_of(const Connection& connection) {
+ScanAdmission::Client client_of(const Connection& connection) {
   return {connection.address, connection.exempt, connection.status->queues, connection.waker()};
 }
 
@@ -26,8 +26,8 @@ ScanTurn::Client client_of(const Connection& connection) {
 ScanRunner::ScanRunner(Connection& connection, Watchdog& watchdog)
     : connection_(connection),
       watchdog_(watchdog),
-      turn_(connection.environment.reservations, connection.environment.compute, connection.options.max_waiting,
-            client_of(connection)) {
+      admission_(connection.environment.memory_admission, connection.environment.compute,
+                 connection.options.max_waiting, client_of(connection)) {
   watchdog_.on_pause([this] { pause(); });
   watchdog_.on_crawl([this] { end_crawling(); });
   watchdog_.on_look([this](Clock::time_point now) { look_at_progress(now); });
@@ -45,14 +45,14 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
   if (connection_.ending()) co_return;
   try {
     const numerics::Backend backend = choose_backend(request.plan->spec(), connection_.options.backend);
-    tell(turn_.ask_for_memory(needs(request, backend)));
-    if (turn_.has_memory()) tell(turn_.ask_for_place());
+    tell(admission_.ask_for_memory(needs(request, backend)));
+    if (admission_.has_memory()) tell(admission_.ask_for_place());
   } catch (const numerics::ResourceError& error) {
     connection_.fail({"resources", error.what()});
   }
 }
 
-ScanTurn::Needs ScanRunner::needs(const ScanRequest& request, numerics::Backend backend) const {
+ScanAdmission::Needs ScanRunner::needs(const ScanRequest& request, numerics::Backend backend) const {
   const config::ServerOptions& options = connection_.options;
   const std::uint64_t wanted =
       memory_estimate(request.header, *request.plan, backend) + step_memory(request.header, *request.plan, options);
@@ -61,7 +61,7 @@ ScanTurn::Needs ScanRunner::needs(const ScanRequest& request, numerics::Backend 
           std::min(on_device, device_memory(options)), wanted};
 }
 
-void ScanRunner::tell(const ScanTurn::Answer& answer) {
+void ScanRunner::tell(const ScanAdmission::Answer& answer) {
   if (answer.refusal) connection_.fail(*answer.refusal);
   if (answer.wait.empty()) return;
   if (!waiting_since_) waiting_since_ = Clock::now();
@@ -72,9 +72,9 @@ void ScanRunner::tell(const ScanTurn::Answer& answer) {
 }
 
 asio::awaitable<void> ScanRunner::run(ScanRequest request) {
-  while (!connection_.ending() && !turn_.has_memory()) co_await wait_in_line();
-  if (!connection_.ending()) tell(turn_.ask_for_place());
-  while (!connection_.ending() && !turn_.has_place()) co_await wait_in_line();
+  while (!connection_.ending() && !admission_.has_memory()) co_await wait_in_line();
+  if (!connection_.ending()) tell(admission_.ask_for_place());
+  while (!connection_.ending() && !admission_.has_place()) co_await wait_in_line();
   watchdog_.place_wait_ends();
   if (connection_.ending()) co_return;
   place_granted();
@@ -82,14 +82,14 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const config::ServerOptions& options = connection_.options;
   own_ = environment.catalogue.offers(request.plan);
   meter_ = environment.metrics->scan(own_ ? request.plan->spec().name : Metrics::kInline, connection_.status);
-  at_ = {turn_.place().backend(),
-         turn_.place().device(),
-         turn_.place().others(),
-         turn_.yields_now(environment.resources->threads().size()),
-         environment.turns->scan(options.address_turns ? turn_.counted_as() : ""),
-         environment.turns->helped(turn_.counted_as()),
-         environment.spinning,
-         turn_.place().load(),
+  at_ = {admission_.place().backend(),
+         admission_.place().device(),
+         admission_.place().others(),
+         admission_.yields_now(environment.resources->threads().size()),
+         environment.scheduler->scan(options.address_turns ? admission_.counted_as() : ""),
+         environment.scheduler->helped(admission_.counted_as()),
+         environment.busy_polling,
+         admission_.place().load(),
          environment.canary};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
@@ -101,9 +101,9 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
                              fmt::format("the images go to no DICOM peer (dicom.send_to): this pipeline is its "
                                          "client's, and those that go there are the server's own; {}",
                                          kHowToTrust));
-  if (connection_.onlooker) {
-    request.onlooker = connection_.onlooker;
-    connection_.onlooker->begin(spec.name, request.header, spec.trajectory_unit, request.occasion);
+  if (connection_.observer) {
+    request.observer = connection_.observer;
+    connection_.observer->begin(spec.name, request.header, spec.trajectory_unit, request.occasion);
   }
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,
@@ -119,7 +119,7 @@ asio::awaitable<void> ScanRunner::wait_in_line() {
   if (watchdog_.holds_back() && connection_.transport->is_reset())
     connection_.lose("the connection was reset while its scan waited");
   else
-    co_await connection_.wait_to_look();
+    co_await connection_.poll_wait();
 }
 
 void ScanRunner::place_granted() {
@@ -162,12 +162,12 @@ void ScanRunner::pause() {
   if (!paused_) {
     if (!worker_->pause()) return;
     paused_ = true;
-    turn_.give_back_place();
+    admission_.give_back_place();
     connection_.status->state = SessionState::paused;
     connection_.log.info("no data, or too few for its memory, for {} s: its place on the {} is free until data come",
                          connection_.options.pause_s, numerics::to_string(at_.backend));
   }
-  if (const std::uint64_t bytes = turn_.give_back_unused_memory(); bytes > 0)
+  if (const std::uint64_t bytes = admission_.give_back_unused_memory(); bytes > 0)
     connection_.log.info("{} MiB that were reserved for it, and that it does not use, go to scans that wait",
                          bytes >> 20);
   end_borrowing(/*idle=*/true);
@@ -175,18 +175,18 @@ void ScanRunner::pause() {
 
 // Memory that is used cannot be lent.
 void ScanRunner::end_borrowing(bool idle) {
-  if (gives_way_ || !turn_.is_to_end(idle)) return;
+  if (gives_way_ || !admission_.is_to_end(idle)) return;
   gives_way_ = true;
   connection_.fail(
       {"budget", fmt::format("{} for {} s (pause_s), the scans of this address have more than its part of it, and {}",
                              idle ? "others wait for memory, (almost) no data of this scan have come"
                                   : "others have waited for memory",
-                             connection_.options.pause_s, turn_.why_it_ends())});
+                             connection_.options.pause_s, admission_.why_it_ends())});
   cancel();
 }
 
 void ScanRunner::end_crawling() {
-  if (gives_way_ || !worker_ || !turn_.is_to_end_crawling()) return;
+  if (gives_way_ || !worker_ || !admission_.is_to_end_crawling()) return;
   gives_way_ = true;
   connection_.fail(
       {"budget",
@@ -199,15 +199,15 @@ void ScanRunner::end_crawling() {
 
 void ScanRunner::ask_again() {
   if (std::exchange(asked_again_, true)) return;
-  tell(turn_.regain_memory());
-  look_for_turn();
+  tell(admission_.regain_memory());
+  check_admission();
 }
 
 // Looks for memory first, and then for the place: a scan that has a place keeps others from it.
-void ScanRunner::look_for_turn() {
-  if (!turn_.has_memory()) return;
-  if (!turn_.asked_for_place()) tell(turn_.ask_again(at_));
-  if (turn_.has_place()) go_on();
+void ScanRunner::check_admission() {
+  if (!admission_.has_memory()) return;
+  if (!admission_.asked_for_place()) tell(admission_.ask_again(at_));
+  if (admission_.has_place()) go_on();
 }
 
 // Goes on: the scan has its place again.
@@ -224,7 +224,7 @@ asio::awaitable<void> ScanRunner::regain_place() {
   if (!paused_) co_return;
   if (!connection_.end.gone) ask_again();
   while (paused_ && !connection_.end.gone && !worker_->done() && !watchdog_.place_wait_over()) {
-    look_for_turn();
+    check_admission();
     end_borrowing(/*idle=*/false);
     if (paused_) co_await connection_.wait();
   }
@@ -239,7 +239,7 @@ bool ScanRunner::busy() const {
   const Environment& environment = connection_.environment;
   const bool give_back =
       !paused_ && connection_.status->queues->borrows() &&
-      (environment.reservations->calls_back() || environment.memory->left() == 0 || turn_.has_too_much());
+      (environment.memory_admission->under_pressure() || environment.memory->left() == 0 || admission_.has_too_much());
   return (worker_ && worker_->full(give_back)) || regaining();
 }
 
@@ -252,7 +252,7 @@ void ScanRunner::look_at_progress(Clock::time_point now) {
   }
   if (hangs_) return;
   // A thread without a core shows no signs of life: that time does not count.
-  const auto had_core = now - std::chrono::duration_cast<Clock::duration>(waited_for_core(worker->thread()));
+  const auto had_core = now - std::chrono::duration_cast<Clock::duration>(run_queue_delay(worker->thread()));
   const double age_s = std::max(0.0, std::chrono::duration<double>(progress_->look(had_core)).count());
   connection_.status->step_s = age_s;
   const double most_s = connection_.options.max_step_s;
@@ -278,7 +278,7 @@ void ScanRunner::give_up(const Worker& worker) {
 }
 
 void ScanRunner::check() {
-  if (regaining()) look_for_turn();
+  if (regaining()) check_admission();
   if (paused_ && worker_ && worker_->has_results()) ask_again();
   if (worker_ && !on_trial_ && worker_->done() && worker_->failure()) connection_.fail(*worker_->failure());
   end_borrowing(/*idle=*/false);
@@ -305,7 +305,7 @@ asio::awaitable<void> ScanRunner::finish() {
   }
   watchdog_.clear_alarm();
   if (hangs_) co_return;
-  turn_.give_back();
+  admission_.give_back();
   if (worker_ && worker_->failure()) connection_.fail(*worker_->failure());
 }
 
@@ -322,11 +322,11 @@ void ScanRunner::abandon() {
   std::unique_ptr<Worker>& worker = worker_ ? worker_ : replaced_;
   if (hangs_ && !worker->done()) {  // it may have stopped since it was told to
     connection_.status->state = SessionState::stuck;
-    connection_.environment.stuck->add(std::move(worker), turn_.hand_over());
+    connection_.environment.stuck->add(std::move(worker), admission_.hand_over());
   }
   worker_.reset();
   replaced_.reset();
-  turn_.give_back();
+  admission_.give_back();
 }
 
 void ScanRunner::report(ScanSummary& summary) const {

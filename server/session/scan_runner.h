@@ -12,8 +12,8 @@
 #include "server/base/signal.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_summary.h"
+#include "server/scan/scan_admission.h"
 #include "server/scan/scan_request.h"
-#include "server/scan/scan_turn.h"
 #include "server/scan/worker.h"
 #include "server/session/connection.h"
 #include "server/session/watchdog.h"
@@ -33,7 +33,7 @@ class ScanRunner {
   /// Ends the scan that runs, if any, and asks for memory and then for a place for `request`. Afterwards both are
   /// granted or waited for, or the session is ending.
   asio::awaitable<void> prepare(const ScanRequest& request);
-  bool has_place() const { return turn_.has_place(); }
+  bool has_place() const { return admission_.has_place(); }
   /// Waits for the place and starts the scan, on trial.
   asio::awaitable<void> run(ScanRequest request);
   /// Ends the trial: the scan stays.
@@ -50,7 +50,7 @@ class ScanRunner {
   /// True if input has to wait (back-pressure): the scan is busy, or far too many messages wait for the client.
   bool input_full() const { return busy() || connection_.outbox->flooded(); }
   /// True if the scan has enough to do for a moment, in which it is better not to read more.
-  bool has_plenty() const { return worker_ && worker_->has_plenty(); }
+  bool queue_exceeds_cache() const { return worker_ && worker_->queue_exceeds_cache(); }
   std::size_t queued_bytes() const { return worker_ ? worker_->queued_bytes() : 0; }  ///< that wait for the pipeline
   std::size_t queued_payload_bytes() const { return worker_ ? worker_->queued_payload_bytes() : 0; }  ///< of these
   /// Ends the session if the scan has failed and is not on trial. Goes on with a scan that has regained its place.
@@ -69,8 +69,8 @@ class ScanRunner {
   const std::shared_ptr<ScanMeter>& meter() const { return meter_; }
 
  private:
-  ScanTurn::Needs needs(const ScanRequest& request, numerics::Backend backend) const;
-  void tell(const ScanTurn::Answer& answer);
+  ScanAdmission::Needs needs(const ScanRequest& request, numerics::Backend backend) const;
+  void tell(const ScanAdmission::Answer& answer);
   void place_granted();
   void look_at_progress(Clock::time_point now);
   void give_up(const Worker& worker);
@@ -79,14 +79,14 @@ class ScanRunner {
   void end_borrowing(bool idle);
   void end_crawling();
   void ask_again();
-  void look_for_turn();
+  void check_admission();
   void go_on();
   asio::awaitable<void> regain_place();
   asio::awaitable<void> wait_in_line();
 
   Connection& connection_;
   Watchdog& watchdog_;
-  ScanTurn turn_;  // outlives the worker
+  ScanAdmission admission_;  // outlives the worker
   std::optional<Clock::time_point> waiting_since_;
   std::shared_ptr<ScanMeter> meter_;
   std::unique_ptr<Worker> worker_, replaced_;      // of the scan, and of the one before it until that has ended

@@ -15,16 +15,16 @@ Session::Session(std::unique_ptr<Transport> transport, asio::any_io_executor str
                  const Environment& environment, std::function<void()> ended,
                  std::function<std::optional<protocol::Error>()> admit)
     : connection_(std::move(transport), std::move(strand), std::move(peer), id, environment),
-      dialogue_(environment.catalogue, environment.limits, *environment.resources),
-      capture_(connection_, dialogue_),
+      state_machine_(environment.catalogue, environment.limits, *environment.resources),
+      capture_(connection_, state_machine_),
       watchdog_(connection_),
       scan_(connection_, watchdog_),
-      handler_(connection_, dialogue_, capture_, watchdog_, scan_),
+      handler_(connection_, state_machine_, capture_, watchdog_, scan_),
       spill_(connection_, capture_, watchdog_, scan_, handler_,
              [this](asio::awaitable<void> coroutine, std::function<void()> spill_ended) {
                spawn(std::move(coroutine), std::move(spill_ended));
              }),
-      reader_({connection_, dialogue_, capture_, watchdog_, scan_, handler_, spill_}),
+      reader_({connection_, state_machine_, capture_, watchdog_, scan_, handler_, spill_}),
       writer_(connection_, watchdog_, scan_),
       ended_(std::move(ended)) {
   summary_.peer = connection_.status->peer;
@@ -36,7 +36,7 @@ void Session::start() {
 }
 
 void Session::refuse(protocol::Error reason) {
-  if (connection_.onlooker) connection_.onlooker->error(reason);
+  if (connection_.observer) connection_.observer->error(reason);
   connection_.end.error = std::move(reason);
   connection_.status->state = SessionState::refused;
   start();
@@ -128,19 +128,20 @@ void Session::queue_last_messages() {
   Ending& end = connection_.end;
   end.told = true;
   if (connection_.status->state != SessionState::refused) connection_.status->state = SessionState::closing;
-  if (end.broken_off && !end.error) end.error = dialogue_.config_error();
-  if (connection_.onlooker && end.error) connection_.onlooker->error(*end.error);
-  const Dialogue::State state = dialogue_.state();
+  if (end.broken_off && !end.error) end.error = state_machine_.config_error();
+  if (connection_.observer && end.error) connection_.observer->error(*end.error);
+  const ProtocolStateMachine::State state = state_machine_.state();
   if (end.error) {
     end.error->message += capture_.note(scan_.started());
     connection_.log_fatal(*end.error);
     connection_.outbox->fatal(*end.error);
-  } else if (end.broken_off && (state != Dialogue::State::config || handler_.inside_message())) {
+  } else if (end.broken_off && (state != ProtocolStateMachine::State::config || handler_.inside_message())) {
     const std::string text = "incomplete: the connection ended before CLOSE; incomplete images are left out" +
                              capture_.note(scan_.started());
     connection_.log.warn("{}", text);
     // Before the header a client may get fatal errors only.
-    connection_.outbox->text(state == Dialogue::State::data ? protocol::Level::warning : protocol::Level::error, text);
+    connection_.outbox->text(
+        state == ProtocolStateMachine::State::data ? protocol::Level::warning : protocol::Level::error, text);
   }
   connection_.outbox->close();
 }
@@ -158,8 +159,8 @@ void Session::summarize() {
   summary_.capture = capture_.finish(scan_.started());
   connection_.environment.metrics->add_session(*connection_.status, summary_,
                                                end.error && !end.gone ? end.error->code : "");
-  if (connection_.onlooker && connection_.environment.onlookers)
-    connection_.environment.onlookers->see_end(*connection_.onlooker, summary_);
+  if (connection_.observer && connection_.environment.observers)
+    connection_.environment.observers->observe_end(*connection_.observer, summary_);
   if (scan_.started())
     connection_.log.event(LogLevel::info, summary_.text(), {"summary", summary_.facts()});
   else

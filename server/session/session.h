@@ -10,8 +10,8 @@
 #include "protocol/data/result.h"
 #include "server/metrics/scan_summary.h"
 #include "server/session/connection.h"
-#include "server/session/dialogue.h"
 #include "server/session/message_handler.h"
+#include "server/session/protocol_state_machine.h"
 #include "server/session/reader.h"
 #include "server/session/scan_runner.h"
 #include "server/session/session_capture.h"
@@ -64,7 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void summarize();
 
   Connection connection_;
-  Dialogue dialogue_;
+  ProtocolStateMachine state_machine_;
   SessionCapture capture_;
   Watchdog watchdog_;
   ScanRunner scan_;

@@ -22,8 +22,8 @@ std::size_t most_held(const protocol::Limits& limits) {
 
 }  // namespace
 
-SessionCapture::SessionCapture(Connection& connection, const Dialogue& dialogue)
-    : connection_(connection), dialogue_(dialogue), held_memory_(connection.status->queues) {}
+SessionCapture::SessionCapture(Connection& connection, const ProtocolStateMachine& state_machine)
+    : connection_(connection), state_machine_(state_machine), held_memory_(connection.status->queues) {}
 
 SessionCapture::~SessionCapture() {
   if (capture_) capture_->finish(true);
@@ -53,7 +53,7 @@ std::string SessionCapture::name() const {
 
 void SessionCapture::open() {
   capture_ = connection_.environment.captures->open(connection_.log.id(), connection_.waker(),
-                                                    dialogue_.identity().text, dialogue_.identity().part);
+                                                    state_machine_.identity().text, state_machine_.identity().part);
   capture_->append(protocol::Payload::take(std::exchange(held_, {})));
   held_memory_.set(0);
 }
@@ -62,7 +62,8 @@ void SessionCapture::check() {
   if (!stopped()) return;
   if (!spilling_) capture_->abandon();  // a spill still reads from it
   // Before the header a client may get fatal errors only.
-  const bool early = dialogue_.state() == Dialogue::State::config || dialogue_.state() == Dialogue::State::header;
+  const bool early = state_machine_.state() == ProtocolStateMachine::State::config ||
+                     state_machine_.state() == ProtocolStateMachine::State::header;
   if ((early && !connection_.ending()) || std::exchange(told_, true)) return;
   const std::string why = capture_->failure();
   connection_.log.error("the raw capture {} stopped: {}", capture_->name(), why);
@@ -102,7 +103,7 @@ bool SessionCapture::settled(std::uint64_t size) const {
 // True for a header that is refused for what it says, of a client that may send scans and had a session for it.
 bool SessionCapture::is_bad_start() const {
   return connection_.end.error && connection_.end.error->code == "bad-header" &&
-         dialogue_.state() == Dialogue::State::header && dialogue_.admissible();
+         state_machine_.state() == ProtocolStateMachine::State::header && state_machine_.admissible();
 }
 
 // True if the capture outlives the session: unless it is that of a mere query, or of a client that may not send scans.

@@ -11,11 +11,11 @@
 
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
-#include "server/base/memory.h"
+#include "server/base/queue_memory.h"
 #include "server/base/signal.h"
 #include "server/capture/capture.h"
 #include "server/session/connection.h"
-#include "server/session/dialogue.h"
+#include "server/session/protocol_state_machine.h"
 
 namespace echotrain::server {
 
@@ -25,7 +25,7 @@ namespace echotrain::server {
 class SessionCapture {
  public:
   /// Both outlive this.
-  SessionCapture(Connection& connection, const Dialogue& dialogue);
+  SessionCapture(Connection& connection, const ProtocolStateMachine& state_machine);
   ~SessionCapture();  ///< keeps a capture that was not finished
   SessionCapture(const SessionCapture&) = delete;
   SessionCapture& operator=(const SessionCapture&) = delete;
@@ -66,9 +66,9 @@ class SessionCapture {
   bool settled(std::uint64_t size) const;  // what wait_until_written() waits for
 
   Connection& connection_;
-  const Dialogue& dialogue_;
+  const ProtocolStateMachine& state_machine_;
   std::vector<std::byte> held_;  // what came before the scan was admitted
-  Memory::Share held_memory_;
+  QueueMemory::Share held_memory_;
   bool too_much_held_ = false;
   bool admitted_ = false;
   std::shared_ptr<Capture> capture_;  // null before the scan is admitted

@@ -70,7 +70,7 @@ void Watchdog::check(Clock::time_point now) {
   check_alarm(now);
   check_pause(now);
   check_crawl(now);
-  if (place_until_) connection_.environment.reservations->look_now_and_then();
+  if (place_until_) connection_.environment.memory_admission->look_now_and_then();
   check_spill(now);
   if (write_ && need_not_read()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_, kSlowestLink)) {
@@ -105,7 +105,7 @@ void Watchdog::compressed(std::uint64_t bytes, std::uint64_t plain) {
 void Watchdog::check_pause(Clock::time_point now) {
   if (held_since_ && fault_ == Fault::server) return;  // nothing can come
   const bool trickles = stalled(pace_, now, options_.pause_s, data_in(), slowest_pace()) &&
-                        connection_.environment.reservations->calls_back();
+                        connection_.environment.memory_admission->under_pressure();
   if (pause_ && awaited_ == Awaited::data && !connection_.ending() &&
       (trickles || now > last_data_ + seconds(options_.pause_s)))
     pause_();

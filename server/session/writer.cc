@@ -56,7 +56,7 @@ void Writer::count(std::vector<Outgoing>& messages, std::uint64_t bytes) {
   for (const Outgoing& message : messages)
     if (const auto latency = latency_of(message.times, message.written)) {
       scan_.meter()->sent(*latency);
-      if (connection_.onlooker) connection_.onlooker->sent(*latency);
+      if (connection_.observer) connection_.observer->sent(*latency);
     }
   connection_.environment.metrics->add_bytes_out(bytes);
   connection_.status->bytes_out += bytes;

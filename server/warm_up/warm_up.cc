@@ -42,7 +42,7 @@ void receive_into_pinned_memory(numerics::Resources& resources) {
   if (block) resources.get<protocol::SlabPool>().lend({block.get(), numerics::ReceiveMemory::kBytes}, block);
 }
 
-void run_scan(const Environment& environment, const Target& target, const Catalogue::Plan& plan, SmallScan scan,
+void run_scan(const Environment& environment, const Target& target, const PipelineCatalogue::Plan& plan, SmallScan scan,
               const std::stop_token& stop) {
   const std::shared_ptr<numerics::Resources>& resources = environment.resources;
   numerics::ContextOptions options;
@@ -51,8 +51,8 @@ void run_scan(const Environment& environment, const Target& target, const Catalo
   options.stop_token = stop;
   numerics::Context compute(target.backend, resources, options);
   if (target.backend == numerics::Backend::cuda) receive_into_pinned_memory(*resources);
-  std::optional<Spinning::Wait> wait;  // who polls for images sleeps otherwise
-  if (environment.spinning) wait.emplace(*environment.spinning);
+  std::optional<BusyPolling::Wait> wait;  // who polls for images sleeps otherwise
+  if (environment.busy_polling) wait.emplace(*environment.busy_polling);
   Pipeline pipeline(plan, compute, {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const auto&) {}});
   try {
     pipeline.start(scan.header);
@@ -210,7 +210,7 @@ WarmUp::WarmUp(std::shared_ptr<ComputePool> compute, std::vector<Step> steps, st
       }) {}
 
 void WarmUp::run(const std::stop_token& stop) {
-  go_after(kLast);
+  lower_priority(kLast);
   Clock::duration spent{};
   std::size_t next = 0;
   while (next < steps_.size() && spent < most_time_) {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "gadgets/engine/pipeline.h"
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "protocol/data/header.h"
 #include "tests/support/bench_resources.h"
 

@@ -56,7 +56,7 @@ struct Result {
 };
 
 /// Runs `tool WORDS...`; its action returns 7.
-Result tool(const std::vector<std::string>& words, Manner manner = Manner::once) {
+Result tool(const std::vector<std::string>& words, OptionRepeat manner = OptionRepeat::once) {
   Result result;
   Command program("tool", "does things");
   program.version("tool 1.2");
@@ -139,7 +139,7 @@ TEST(CommandLine, WrongValuesAreTwoAndSayWhatIsAllowed) {
 TEST(CommandLine, SettingsMayBeGivenAgainAndSwitchesTakeAValue) {
   const Options o = tool({"--port", "1", "--port", "2", "--loud", "false", "scan.h5", "--not-kept", "--folders", "a",
                           "--folders", "b"},
-                         Manner::settings)
+                         OptionRepeat::settings)
                         .options;
   EXPECT_EQ(o.port, 2);
   EXPECT_FALSE(o.loud);
@@ -156,7 +156,7 @@ TEST(CommandLine, HelpHasNamesRangesDefaultsAndExamples) {
                                  "--truth FILE", "--save NAME FILE", "Things:", "  tool scan.h5"})
     EXPECT_THAT(result.out, HasSubstr(part));
   EXPECT_THAT(result.out, Not(HasSubstr("--loud true"))) << "a switch stands alone";
-  EXPECT_THAT(tool({"--help"}, Manner::settings).out, HasSubstr("--loud true or false"));
+  EXPECT_THAT(tool({"--help"}, OptionRepeat::settings).out, HasSubstr("--loud true or false"));
   EXPECT_EQ(tool({"--version"}).out, "tool 1.2\n");
 }
 

@@ -2,7 +2,7 @@
 #include <pugixml.hpp>
 
 #include "protocol/data/acquisition_check.h"
-#include "protocol/data/xml_scan.h"
+#include "protocol/data/xml_check.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto reason = protocol::check_attributes(image, limits);
   fuzz::require(!reason || !reason->message.empty(), "attributes are dropped without a reason");
   // XML that passes the scan is no deeper in the parser.
-  if (!protocol::xml_danger(image.attributes, limits)) {
+  if (!protocol::xml_problem(image.attributes, limits)) {
     pugi::xml_document document;
     if (document.load_buffer(data, size, pugi::parse_default, pugi::encoding_utf8))
       fuzz::require(depth_of(document, 0) <= limits.xml_depth, "the scan of XML counts fewer levels than the parser");

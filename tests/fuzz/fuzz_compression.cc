@@ -1,7 +1,7 @@
 // Compressed samples of a readout. Input: kind, samples, channels, then the block.
 #include <cmath>
 
-#include "protocol/wire/compression.h"
+#include "protocol/wire/sample_compression.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

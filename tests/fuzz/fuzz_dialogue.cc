@@ -1,7 +1,7 @@
 // The state machine of a session under any sequence of messages.
 #include "protocol/files/stream_file.h"
 #include "server/net/tokens.h"
-#include "server/session/dialogue.h"
+#include "server/session/protocol_state_machine.h"
 #include "tests/fuzz/cost_bound.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scan_session.h"
@@ -39,16 +39,16 @@ bool has_token(const echotrain::protocol::Message& message) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace echotrain;
-  using State = server::Dialogue::State;
+  using State = server::ProtocolStateMachine::State;
   // Texts of 64 KiB are parsed, at 100 bytes for each of theirs at most. The heaviest seed takes 0.005 s and 1 MiB;
   // many pipelines may be read in 40,000 bytes of input.
   const fuzz::CostBound bound({2, 32});
   const protocol::Limits limits = fuzz::small_limits();
   protocol::MessageBuffer buffer(limits);
-  server::Dialogue dialogue(fuzz::shipped_pipelines(), limits, *fuzz::resources());
+  server::ProtocolStateMachine state_machine(fuzz::shipped_pipelines(), limits, *fuzz::resources());
   static const server::Tokens tokens = one_token();
   const bool guarded = size % 2 == 1;
-  if (guarded) dialogue.introduce({"10.1.2.3:4711", "", nullptr, &tokens, true});
+  if (guarded) state_machine.set_client({"10.1.2.3:4711", "", nullptr, &tokens, true});
   auto bytes = fuzz::as_bytes(data, size);
   bool started = false;
   bool knows_token = false;
@@ -63,17 +63,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!message) return 0;
       if (!*message) break;
       knows_token = knows_token || has_token(**message);
-      const State before = dialogue.state();
-      const server::Step step = dialogue.handle(**message);
+      const State before = state_machine.state();
+      const server::SessionAction step = state_machine.handle(**message);
       const int outcomes = (step.fatal ? 1 : 0) + (step.start ? 1 : 0) + (step.closed ? 1 : 0);
       fuzz::require(outcomes <= 1, "a message has more than one outcome");
-      fuzz::require(dialogue.state() >= before, "a session goes back");
+      fuzz::require(state_machine.state() >= before, "a session goes back");
       fuzz::require(before != State::flush || (outcomes == 0 && !step.data), "something happens after CLOSE");
       if (step.start) fuzz::require(step.start->plan != nullptr, "a scan without a pipeline");
       if (step.start) started = true;
       fuzz::require(!started || !guarded || knows_token, "a scan without the token");
       fuzz::require(!step.data || started, "data for no pipeline");
-      fuzz::require(!dialogue.config_error() || dialogue.state() == State::header, "a config error too late");
+      fuzz::require(!state_machine.config_error() || state_machine.state() == State::header, "a config error too late");
       if (step.fatal) return 0;
     }
   }

@@ -176,7 +176,7 @@ void run_input(Source source) {
     const Outcome second = run(script, limits);
     require(!first.whole || !second.whole || first.images == second.images, "the same scan again gives fewer images");
   }
-  small_resources()->memory()->drop_unused();
+  small_resources()->memory()->evict_unused();
   if (const std::uint64_t used = small_resources()->memory()->used(); used > 0) {
     show("{} bytes\n", used);
     require(false, "memory is still taken after the session's end");

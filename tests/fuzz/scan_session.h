@@ -5,14 +5,14 @@
 #include <memory>
 
 #include "server/base/log.h"
-#include "server/scan/catalogue.h"
+#include "server/scan/pipeline_catalogue.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::fuzz {
 
 /// The shipped pipelines, with one for clients that name none.
-inline const server::Catalogue& shipped_pipelines() {
-  static const server::Catalogue catalogue(
+inline const server::PipelineCatalogue& shipped_pipelines() {
+  static const server::PipelineCatalogue catalogue(
       config::PipelineLibrary({std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines"}), "cartesian_2d");
   return catalogue;
 }

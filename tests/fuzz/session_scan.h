@@ -16,7 +16,7 @@
 #include "protocol/wire/message_buffer.h"
 #include "server/memory/memory_estimate.h"
 #include "server/scan/worker.h"
-#include "server/session/dialogue.h"
+#include "server/session/protocol_state_machine.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scan_session.h"
 
@@ -101,7 +101,7 @@ class SessionScan {
   }
 
   void act_on(protocol::Message message) {
-    server::Step step = dialogue_.handle(message);
+    server::SessionAction step = state_machine_.handle(message);
     if (step.fatal) fail(*step.fatal);
     closed_ = step.closed;
     over_ = over_ || closed_;
@@ -183,7 +183,7 @@ class SessionScan {
   const std::shared_ptr<server::Outbox> outbox_ = std::make_shared<server::Outbox>(
       static_cast<std::size_t>(options_.queue_mib) << 20, [this] { wake(); }, status_->queues);
   protocol::MessageBuffer buffer_{setting_.limits};
-  server::Dialogue dialogue_{shipped_pipelines(), setting_.limits, *setting_.resources};
+  server::ProtocolStateMachine state_machine_{shipped_pipelines(), setting_.limits, *setting_.resources};
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false;

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "clients/cpp/base/parallel.h"
+#include "clients/cpp/simulate/ground_truth.h"
 #include "clients/cpp/simulate/simulate.h"
-#include "clients/cpp/simulate/truth.h"
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/numerics/inverse/solver/pcg.h"
 #include "gadgets/numerics/transforms/toeplitz/toeplitz.h"
@@ -87,7 +87,7 @@ PhantomScan::PhantomScan(numerics::Backend backend, int matrix, int readouts, in
     noisy_.re[at] = value.real();
     noisy_.im[at] = value.imag();
   }
-  truth_ = client::Truth(phantom, client::CoilSet(1, 3, matrix), path).root_sum_of_squares();
+  truth_ = client::GroundTruth(phantom, client::CoilSet(1, 3, matrix), path).root_sum_of_squares();
 
   context_ = std::make_unique<Context>(backend, bench_resources(), numerics::ContextOptions{.memory_budget = kMemory});
   const std::vector<double> k = coordinates_of(clean_);

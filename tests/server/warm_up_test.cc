@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/numerics_errors.h"
 #include "server/warm_up/small_scans.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"
@@ -111,7 +111,7 @@ TEST(WarmUp, KeepsLittleMemory) {
     ASSERT_NO_THROW(step.run({}));
     EXPECT_LE(resources->memory()->used() - before, 64ull << 20);
   }
-  resources->memory()->drop_unused();
+  resources->memory()->evict_unused();
   EXPECT_LE(resources->memory()->used() - before, 1ull << 20) << "nobody holds what a step has used";
 }
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "gadgets/shared/resource_options.h"
+#include "gadgets/shared/resources_from_options.h"
 
 namespace echotrain {
 

@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 
 namespace echotrain::client {
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <system_error>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 
 namespace echotrain::client {
 namespace fs = std::filesystem;

@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/commands/commands.h"
 
 namespace echotrain::client {

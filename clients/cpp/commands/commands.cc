@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/commands/commands_built.h"
 
 namespace echotrain::client {
 
-void add_commands(config::Command& program, const Tools& tools) {
+void add_commands(config::Command& program, const CommandContext& tools) {
 #define ECHOTRAIN_ADD(command) add_##command(program, tools);
   ECHOTRAIN_COMMANDS_BUILT(ECHOTRAIN_ADD)
 #undef ECHOTRAIN_ADD

@@ -5,7 +5,7 @@
 
 namespace echotrain::client {
 
-void add_compare(config::Command& program, const Tools& tools) {
+void add_compare(config::Command& program, const CommandContext& tools) {
   config::Command& command =
       program.add_command("compare", "NRMSE, PSNR and best scale of one file's images against another's");
   command.examples(

@@ -6,7 +6,7 @@
 
 namespace echotrain::client {
 
-void add_convert(config::Command& program, const Tools& tools) {
+void add_convert(config::Command& program, const CommandContext& tools) {
   config::Command& command = program.add_command(
       "convert", "make an ISMRMRD HDF5 file, a stream of messages or an MRD 2 stream of another of these");
   command.examples(

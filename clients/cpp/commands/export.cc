@@ -5,7 +5,7 @@
 
 namespace echotrain::client {
 
-void add_export(config::Command& program, const Tools& tools) {
+void add_export(config::Command& program, const CommandContext& tools) {
   config::Command& command =
       program.add_command("export", "write images as PNG pictures, GIF animations, NIfTI volumes or DICOM files");
   command.examples(

@@ -5,7 +5,7 @@
 
 namespace echotrain::client {
 
-void add_health(config::Command& program, const Tools& tools) {
+void add_health(config::Command& program, const CommandContext& tools) {
   config::Command& command =
       program.add_command("health", "ask a server's admin port whether it takes scans; exit 0 if it does");
   command.examples(

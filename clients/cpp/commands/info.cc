@@ -5,7 +5,7 @@
 
 namespace echotrain::client {
 
-void add_info(config::Command& program, const Tools& tools) {
+void add_info(config::Command& program, const CommandContext& tools) {
   config::Command& command = program.add_command("info", "say what an ISMRMRD file holds");
   command.examples("Example:\n  echotrain info scan.h5");
   command.act([tools, given = command.add(info_options())] {

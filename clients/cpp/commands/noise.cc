@@ -5,7 +5,7 @@
 
 namespace echotrain::client {
 
-void add_noise(config::Command& program, const Tools& tools) {
+void add_noise(config::Command& program, const CommandContext& tools) {
   config::Command& command = program.add_command(
       "noise", "noise of each coil, and coils whose noise is correlated: of a file, or as a server keeps it");
   command.examples(

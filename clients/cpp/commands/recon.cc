@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/commands/commands.h"
 #include "clients/cpp/recon/run_recon.h"
 
@@ -21,7 +21,7 @@ void refuse_to_be_one_of_several() {
 
 }  // namespace
 
-void add_recon(config::Command& program, const Tools& tools) {
+void add_recon(config::Command& program, const CommandContext& tools) {
   config::Command& command =
       program.add_command("recon", "reconstruct a file, or a stream on stdin, in this process, without a server");
   command.examples(

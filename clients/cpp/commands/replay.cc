@@ -6,7 +6,7 @@
 
 namespace echotrain::client {
 
-void add_replay(config::Command& program, const Tools& tools) {
+void add_replay(config::Command& program, const CommandContext& tools) {
   config::Command& command = program.add_command("replay", "send a raw capture to a server again");
   command.examples(
       "Examples:\n"

@@ -6,7 +6,7 @@
 
 namespace echotrain::client {
 
-void add_send(config::Command& program, const Tools& tools) {
+void add_send(config::Command& program, const CommandContext& tools) {
   config::Command& command =
       program.add_command("send", "stream a file to a server and write the images that come back");
   command.examples(

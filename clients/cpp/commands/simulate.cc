@@ -5,7 +5,7 @@
 
 namespace echotrain::client {
 
-void add_simulate(config::Command& program, const Tools& tools) {
+void add_simulate(config::Command& program, const CommandContext& tools) {
   config::Command& command =
       program.add_command("simulate", "make a scan of a phantom: analytic k-space, or echoes of plane waves");
   command.examples(

@@ -5,7 +5,7 @@
 
 namespace echotrain::client {
 
-void add_verify(config::Command& program, const Tools& tools) {
+void add_verify(config::Command& program, const CommandContext& tools) {
   config::Command& command = program.add_command(
       "verify",
       "check raw captures by their checksums; exit 0 if all are right, 1 if one is damaged or was not finished, 2 if "

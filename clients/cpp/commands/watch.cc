@@ -7,7 +7,7 @@
 
 namespace echotrain::client {
 
-void add_watch(config::Command& program, const Tools& tools) {
+void add_watch(config::Command& program, const CommandContext& tools) {
   config::Command& command =
       program.add_command("watch", "show a server's scans, delays and newest image in the terminal, until Ctrl-C");
   command.examples(

@@ -1,7 +1,7 @@
 #include "clients/cpp/connection/config_message.h"
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/pipeline_files.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/connection/remote_options.h"
 
 namespace echotrain::client {

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
 #include "protocol/files/stream_file.h"
 
 namespace echotrain::client {
@@ -18,8 +18,8 @@ constexpr std::chrono::milliseconds kLook(100);
 
 }  // namespace
 
-Exchange::Exchange(const ServerAddress& server, Patience patience, protocol::Buffer preamble, ScanSource& source,
-                   double rate)
+Exchange::Exchange(const ServerAddress& server, ExchangeTimeouts patience, protocol::Buffer preamble,
+                   ScanSource& source, double rate)
     : source_(source),
       patience_(patience),
       connection_(server, patience.sending),

@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
-#include "clients/cpp/connection/connection.h"
 #include "clients/cpp/connection/scan_source.h"
+#include "clients/cpp/connection/server_connection.h"
 #include "protocol/data/messages.h"
 
 namespace echotrain::client {
@@ -29,7 +29,7 @@ struct ReceivedImage {
 using Event = std::variant<ReceivedImage, protocol::Text>;
 
 /// The times that an exchange may go without progress.
-struct Patience {
+struct ExchangeTimeouts {
   std::chrono::duration<double> sending = std::chrono::seconds(60);  ///< to connect, and until everything has been sent
   std::optional<std::chrono::duration<double>> after_close;  ///< after everything has been sent; empty: no limit
 };
@@ -38,7 +38,8 @@ class Exchange {
  public:
   /// Connects (or throws ConnectionError) and starts. `preamble`: configuration and header messages. `rate`:
   /// readouts/s, 0 for no limit. The source must outlive this.
-  Exchange(const ServerAddress& server, Patience patience, protocol::Buffer preamble, ScanSource& source, double rate);
+  Exchange(const ServerAddress& server, ExchangeTimeouts patience, protocol::Buffer preamble, ScanSource& source,
+           double rate);
   ~Exchange();
 
   /// Returns the next event; nothing when none came within `wait` or when the exchange is over.
@@ -66,8 +67,8 @@ class Exchange {
   void post(Event&& event, std::size_t bytes);
 
   ScanSource& source_;
-  Patience patience_;
-  Connection connection_;
+  ExchangeTimeouts patience_;
+  ServerConnection connection_;
   std::atomic<bool> stop_{false}, sent_all_{false}, closed_{false};
   std::atomic<std::size_t> readouts_sent_{0};
   std::atomic<std::uint64_t> bytes_sent_{0};

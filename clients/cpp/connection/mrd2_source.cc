@@ -10,7 +10,7 @@
 #include <variant>
 
 #include "protocol/data/acquisition_check.h"
-#include "protocol/data/counted.h"
+#include "protocol/data/pluralized.h"
 
 namespace echotrain::client {
 namespace {
@@ -67,7 +67,7 @@ std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const s
   const auto tell_of_images = [&](const ScanSource& source) {
     if (source.images_left_out() > 0)
       err << fmt::format("{}: images beside readouts are not sent ({}); 'echotrain recon' takes them\n", file.string(),
-                         protocol::counted(source.images_left_out(), "image"));
+                         protocol::pluralized(source.images_left_out(), "image"));
   };
   if (std::string_view(begin.data(), begin.size()) != mrd2::kMagic) {
     auto source = std::make_unique<DatasetSource>(file, group);

@@ -36,7 +36,7 @@ std::string ask(const ServerAddress& server, const std::string& question, std::c
                 const protocol::Buffer& config) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
-  Connection connection(server, timeout);
+  ServerConnection connection(server, timeout);
   protocol::Buffer bytes = config;
   protocol::encode(protocol::Query{1, question}, bytes);
   protocol::encode(protocol::Close{}, bytes);

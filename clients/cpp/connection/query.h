@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "clients/cpp/connection/connection.h"
+#include "clients/cpp/connection/server_connection.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::client {

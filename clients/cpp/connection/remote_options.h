@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "clients/cpp/connection/connection.h"
+#include "clients/cpp/connection/server_connection.h"
 #include "config/option.h"
 #include "protocol/data/message_id.h"
 #include "protocol/wire/codec.h"

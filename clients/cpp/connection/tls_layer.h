@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "clients/cpp/connection/connection.h"
+#include "clients/cpp/connection/server_connection.h"
 
 namespace echotrain::client {
 

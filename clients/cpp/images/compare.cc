@@ -7,7 +7,7 @@
 #include <ostream>
 #include <stdexcept>
 
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "protocol/files/dataset.h"
 

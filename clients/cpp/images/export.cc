@@ -11,13 +11,13 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "clients/cpp/base/errors.h"
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/images/dicom_export.h"
 #include "clients/cpp/images/gif_writer.h"
 #include "clients/cpp/images/nifti_writer.h"
 #include "clients/cpp/images/png_writer.h"
-#include "protocol/data/counted.h"
+#include "protocol/data/pluralized.h"
 #include "protocol/dicom/dicom_file.h"
 #include "protocol/files/dataset.h"
 #include "protocol/nifti/nifti_series.h"
@@ -200,7 +200,7 @@ void export_images(const ExportOptions& o, std::ostream& out) {
       const Window window = window_of(series, o.window);
       if (!o.png.empty()) pictures += export_png(series, window, o.png);
       if (!o.gif.empty()) animations += export_gif(series, window, o.gif, o.fps);
-      out << fmt::format("{}: {}, window {:g} .. {:g}\n", name, protocol::counted(series.heads().size(), "image"),
+      out << fmt::format("{}: {}, window {:g} .. {:g}\n", name, protocol::pluralized(series.heads().size(), "image"),
                          window.low, window.high);
     }
     if (!o.nifti.empty()) volumes += export_nifti(series, o.nifti);
@@ -208,13 +208,14 @@ void export_images(const ExportOptions& o, std::ostream& out) {
       instances += o.dicom_enhanced ? export_enhanced_dicom(reader, name, o.patient, o.dicom)
                                     : export_dicom(reader, name, o.patient, o.dicom);
   }
-  if (!o.png.empty()) out << fmt::format("{} written to {}\n", protocol::counted(pictures, "picture"), o.png.string());
+  if (!o.png.empty())
+    out << fmt::format("{} written to {}\n", protocol::pluralized(pictures, "picture"), o.png.string());
   if (!o.gif.empty())
-    out << fmt::format("{} written to {}\n", protocol::counted(animations, "animation"), o.gif.string());
+    out << fmt::format("{} written to {}\n", protocol::pluralized(animations, "animation"), o.gif.string());
   if (!o.nifti.empty())
-    out << fmt::format("{} written to {}\n", protocol::counted(volumes, "NIfTI file"), o.nifti.string());
+    out << fmt::format("{} written to {}\n", protocol::pluralized(volumes, "NIfTI file"), o.nifti.string());
   if (!o.dicom.empty())
-    out << fmt::format("{} written to {}\n", protocol::counted(instances, "DICOM file"), o.dicom.string());
+    out << fmt::format("{} written to {}\n", protocol::pluralized(instances, "DICOM file"), o.dicom.string());
 }
 
 }  // namespace echotrain::client

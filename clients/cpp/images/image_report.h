@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
 #include "protocol/data/messages.h"
 
 namespace echotrain::client {

@@ -11,8 +11,8 @@
 #include <ostream>
 #include <stdexcept>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/pipeline_files.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/images/image_report.h"
 #include "clients/cpp/recon/recon_parts.h"
 #include "clients/cpp/recon/save_after.h"
@@ -20,8 +20,8 @@
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/ranked_pipeline.h"
 #include "gadgets/shared/step_settings.h"
-#include "protocol/data/counted.h"
 #include "protocol/data/header.h"
+#include "protocol/data/pluralized.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/files/dataset.h"
 
@@ -223,8 +223,8 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   const PipelineCounts& counts = pipeline.counts();
   out << fmt::format("{}: {}, {}, {} in {:.3f} s on {}\n", plan->spec().name,
-                     protocol::counted(counts.readouts, "readout"), protocol::counted(counts.frames, "frame"),
-                     protocol::counted(output.images(), "image"), elapsed.count(), place_name(context, o.followers));
+                     protocol::pluralized(counts.readouts, "readout"), protocol::pluralized(counts.frames, "frame"),
+                     protocol::pluralized(output.images(), "image"), elapsed.count(), place_name(context, o.followers));
   if (output.images() == 0) err << "warning: the pipeline gave no image; 'echotrain info' shows what the file holds\n";
   if (const auto error = output.report().median_error())
     out << fmt::format("NRMSE             median {:.4g} against the truth\n", *error);

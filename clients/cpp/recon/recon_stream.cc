@@ -17,16 +17,16 @@
 #include <utility>
 #include <vector>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/pipeline_files.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/connection/scan_source.h"
 #include "clients/cpp/recon/recon_parts.h"
 #include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/engine/ranked_pipeline.h"
-#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_environment.h"
 #include "gadgets/shared/step_settings.h"
-#include "protocol/data/counted.h"
 #include "protocol/data/header.h"
+#include "protocol/data/pluralized.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/files/stream_file.h"
 
@@ -149,8 +149,8 @@ class StreamRecon {
     pipeline_->wait();
     filter_->report();
     const PipelineCounts& counts = pipeline_->counts();
-    err_ << fmt::format("{}: {}, {}, {} on {}\n", plan_->spec().name, counted(counts.readouts, "readout"),
-                        counted(counts.frames, "frame"), counted(counts.images_out, "image"),
+    err_ << fmt::format("{}: {}, {}, {} on {}\n", plan_->spec().name, pluralized(counts.readouts, "readout"),
+                        pluralized(counts.frames, "frame"), pluralized(counts.images_out, "image"),
                         place_name(*context_, options_.followers));
   }
   /// Lets images out that were finished before a failure.
@@ -202,7 +202,7 @@ class StreamRecon {
       reply_.add(std::move(image));
     };
     sink.text = [this](Level level, const std::string& line) { err_ << level_name(level) << ": " << line << '\n'; };
-    context_->cache<ScanPort>().host_json = change.used.json;
+    context_->cache<ScanEnvironment>().host_json = change.used.json;
     filter_.emplace(*header_, err_);
     pipeline_ = std::make_unique<RankedPipeline>(
         options_.followers, plan_, *context_, std::move(sink),

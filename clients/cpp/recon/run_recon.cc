@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/overwriting.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/recon/recon.h"
 #include "clients/cpp/recon/recon_stream.h"
 

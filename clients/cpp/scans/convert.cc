@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/connection/config_message.h"
 #include "clients/cpp/connection/scan_source.h"
 #include "clients/cpp/scans/message_input.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
 #include "protocol/files/dataset.h"

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "clients/cpp/scans/message_input.h"
-#include "protocol/data/counted.h"
 #include "protocol/data/layout.h"
 #include "protocol/data/message_id.h"
+#include "protocol/data/pluralized.h"
 #include "protocol/files/dataset.h"
 #include "protocol/files/stream_file.h"
 #include "protocol/mrd2/mrd2_stream.h"
@@ -109,8 +109,8 @@ void MessageCounts::count(const Message& message) {
 }
 
 std::string MessageCounts::text() const {
-  return fmt::format("{}, {}, {}", counted(readouts, "readout"), counted(waveforms, "waveform"),
-                     counted(images, "image"));
+  return fmt::format("{}, {}, {}", pluralized(readouts, "readout"), pluralized(waveforms, "waveform"),
+                     pluralized(images, "image"));
 }
 
 std::string MessageCounts::others_text() const {

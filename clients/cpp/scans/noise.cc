@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/connection/query.h"
 #include "clients/cpp/connection/remote_options.h"
 #include "gadgets/numerics/mri/coils/coil.h"

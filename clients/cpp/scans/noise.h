@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "clients/cpp/connection/connection.h"
+#include "clients/cpp/connection/server_connection.h"
 #include "config/option.h"
 
 namespace echotrain::client {

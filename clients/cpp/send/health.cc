@@ -12,7 +12,7 @@
 #include <string_view>
 #include <thread>
 
-#include "clients/cpp/connection/connection.h"
+#include "clients/cpp/connection/server_connection.h"
 
 namespace echotrain::client {
 
@@ -28,7 +28,7 @@ Clock::duration duration_of(double seconds) {
 }
 
 /// Reads until the server closes, or until there is more than anybody would print.
-std::string read_answer(Connection& connection, Clock::time_point until) {
+std::string read_answer(ServerConnection& connection, Clock::time_point until) {
   std::string answer;
   std::array<std::byte, 4096> room{};
   while (answer.size() < kMostAnswer) {
@@ -49,7 +49,7 @@ struct Answer {
 
 Answer ask(const HealthOptions& options) {
   const Clock::time_point until = Clock::now() + duration_of(options.timeout_s);
-  Connection connection({options.address, options.port, {}}, std::chrono::duration<double>(options.timeout_s));
+  ServerConnection connection({options.address, options.port, {}}, std::chrono::duration<double>(options.timeout_s));
   const std::string request =
       fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", options.path, options.address);
   const std::atomic<bool> stop = false;

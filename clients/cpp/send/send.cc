@@ -11,14 +11,14 @@
 #include <string_view>
 #include <vector>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/pipeline_files.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/connection/config_message.h"
 #include "clients/cpp/connection/exchange.h"
 #include "clients/cpp/connection/mrd2_source.h"
 #include "clients/cpp/images/image_report.h"
 #include "clients/cpp/send/latency_report.h"
-#include "protocol/data/counted.h"
+#include "protocol/data/pluralized.h"
 #include "protocol/files/dataset.h"
 #include "protocol/wire/codec.h"
 
@@ -168,7 +168,7 @@ int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
 
 int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::ostream& out,
               std::ostream& err) {
-  Patience patience;
+  ExchangeTimeouts patience;
   if (o.timeout_s) {
     patience.sending = std::chrono::duration<double>(*o.timeout_s);
     patience.after_close = patience.sending;
@@ -202,7 +202,7 @@ int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source
     if (got.images == 0)
       err << "no image was received\n";
     else
-      err << fmt::format("{} received before that: {}\n", protocol::counted(got.images, "image"), o.output.string());
+      err << fmt::format("{} received before that: {}\n", protocol::pluralized(got.images, "image"), o.output.string());
     return 1;
   };
   if (!got.server_error.empty())

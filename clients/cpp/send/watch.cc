@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "clients/cpp/connection/connection.h"
+#include "clients/cpp/connection/server_connection.h"
 #include "protocol/data/text.h"
 
 namespace echotrain::client {
@@ -37,7 +37,7 @@ Answered ask(const WatchOptions& options, const std::string& token, const std::s
   const std::chrono::duration<double> timeout(options.timeout_s);
   const auto until =
       std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(timeout);
-  Connection connection({options.host, options.port, {}}, timeout);
+  ServerConnection connection({options.host, options.port, {}}, timeout);
   const std::string request =
       fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\n{}Connection: close\r\n\r\n", path, options.host,
                   token.empty() ? "" : fmt::format("Authorization: Bearer {}\r\n", token));

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/parallel.h"
+#include "clients/cpp/base/usage_error.h"
 
 namespace echotrain::client {
 

@@ -7,19 +7,19 @@
 #include <optional>
 #include <ostream>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/parallel.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/cine_scanner.h"
 #include "clients/cpp/simulate/epi_scanner.h"
+#include "clients/cpp/simulate/ground_truth.h"
 #include "clients/cpp/simulate/readout_writer.h"
 #include "clients/cpp/simulate/subject/coils.h"
 #include "clients/cpp/simulate/subject/heart.h"
 #include "clients/cpp/simulate/subject/phantom.h"
 #include "clients/cpp/simulate/subject/physiology.h"
-#include "clients/cpp/simulate/truth.h"
 #include "clients/cpp/simulate/ultrasound.h"
 #include "clients/cpp/simulate/undersampling.h"
-#include "protocol/data/counted.h"
+#include "protocol/data/pluralized.h"
 #include "protocol/files/dataset.h"
 
 namespace echotrain::client {
@@ -280,7 +280,7 @@ void write_truths(const SimulateOptions& o, const ScanPath& scan, const std::vec
     std::vector<std::vector<std::complex<float>>> images(static_cast<std::size_t>(o.coils));
     std::vector<std::size_t> shape;
     for (std::size_t s = 0; s < planes; ++s) {
-      const Truth truth(objects[s * series + c], coils, scan);
+      const GroundTruth truth(objects[s * series + c], coils, scan);
       shape = truth.shape();
       const auto plane = truth.root_sum_of_squares();
       magnitude.insert(magnitude.end(), plane.begin(), plane.end());
@@ -440,10 +440,10 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   }
   if (!o.noise_only) write_truths(o, whole, objects, slices, coils, file);
   file.flush();
-  const std::string coils_in_words = protocol::counted(static_cast<std::uint64_t>(o.coils), "coil");
+  const std::string coils_in_words = protocol::pluralized(static_cast<std::uint64_t>(o.coils), "coil");
   if (o.noise_only) {
     out << fmt::format("{}: {} of {} samples, {}, and nothing else\n", o.output.string(),
-                       protocol::counted(written, "noise readout"), samples, coils_in_words);
+                       protocol::pluralized(written, "noise readout"), samples, coils_in_words);
     return;
   }
   std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
@@ -452,8 +452,9 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
                         o.truth_every > 0 ? "instants" : "cardiac phases", o.gating, o.heart_rate);
   out << fmt::format("{}: {} {}, matrix {}, {}, {} of {} of {} samples{} ({} in all)\n", o.output.string(),
                      o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, coils_in_words,
-                     protocol::counted(static_cast<std::uint64_t>(o.frames), "frame"),
-                     protocol::counted(readouts, "readout"), samples, parts, protocol::counted(written, "readout"));
+                     protocol::pluralized(static_cast<std::uint64_t>(o.frames), "frame"),
+                     protocol::pluralized(readouts, "readout"), samples, parts,
+                     protocol::pluralized(written, "readout"));
 }
 
 }  // namespace echotrain::client

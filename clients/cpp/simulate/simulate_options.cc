@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 
 namespace echotrain::client {
 namespace {
@@ -172,7 +172,7 @@ config::OptionTable<SimulateOptions> simulate_options() {
       .flag("coil_truth", &O::coil_truth, "also write the complex coil images as the array 'coil_truth'");
 }
 
-SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& given) {
+SimulateOptions read_simulate_options(const config::ParsedOptions<SimulateOptions>& given) {
   SimulateOptions o = given.read();
   const bool ultrasound = o.modality == "ultrasound";
   const auto of_ultrasound = ultrasound_options();

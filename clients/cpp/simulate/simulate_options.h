@@ -101,6 +101,6 @@ config::OptionTable<SimulateOptions> simulate_options();
 
 /// Returns what a command line asks for. Throws UsageError for an option that the modality does not know, which would
 /// be left unused. Without --phantom, ultrasound has one of its own.
-SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& given);
+SimulateOptions read_simulate_options(const config::ParsedOptions<SimulateOptions>& given);
 
 }  // namespace echotrain::client

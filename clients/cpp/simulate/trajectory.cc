@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <numbers>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 
 namespace echotrain::client {
 namespace {

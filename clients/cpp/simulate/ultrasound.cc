@@ -9,8 +9,8 @@
 #include <ostream>
 #include <random>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/parallel.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/readout_writer.h"
 #include "clients/cpp/simulate/subject/coils.h"
 #include "protocol/files/dataset.h"

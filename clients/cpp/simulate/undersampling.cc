@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 
 namespace echotrain::client {
 namespace {

@@ -12,7 +12,7 @@
 
 namespace echotrain {
 
-Branch::Branch(const BranchPlan& plan, const ChainMaking& making)
+Branch::Branch(const BranchPlan& plan, const ChainBuild& making)
     : plan_(plan),
       condition_(plan.spec.when),
       send_(making.send),

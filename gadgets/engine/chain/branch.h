@@ -6,7 +6,7 @@
 #include "gadgets/api/scan.h"
 #include "gadgets/engine/chain/chain.h"
 #include "gadgets/engine/chain/condition.h"
-#include "gadgets/shared/incoming/image_entrance.h"
+#include "gadgets/shared/incoming/image_input.h"
 
 namespace echotrain {
 
@@ -15,7 +15,7 @@ namespace echotrain {
 /// here, as they go on along the other chain.
 class Branch {
  public:
-  Branch(const BranchPlan& plan, const ChainMaking& making);
+  Branch(const BranchPlan& plan, const ChainBuild& making);
   Branch(const Branch&) = delete;  // the chain refers to this
   Branch& operator=(const Branch&) = delete;
 
@@ -37,7 +37,7 @@ class Branch {
   const Condition condition_;
   AnyGadget::EmitItem send_;
   Scan* scan_ = nullptr;
-  ImageEntrance images_;
+  ImageInput images_;
   Chain chain_;
 };
 

@@ -12,14 +12,14 @@
 namespace echotrain {
 namespace {
 
-ChainMaking in_branch(ChainMaking making) {
+ChainBuild in_branch(ChainBuild making) {
   if (making.clock != nullptr) making.branch = fmt::format("branch {}: ", making.clock->next_branch());
   return making;
 }
 
 }  // namespace
 
-Chain::Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitItem leave)
+Chain::Chain(const ChainPlan& plan, const ChainBuild& making, AnyGadget::EmitItem leave)
     : plan_(plan), leave_(std::move(leave)), clock_(making.clock), look_(making.look) {
   for (std::size_t place = 0; place < plan_.gadgets.size(); ++place) {
     forks_.push_back(nullptr);
@@ -46,7 +46,7 @@ void Chain::give(std::size_t gadget, Item&& item) {
 }
 
 /// Adds the gadget at this place of the plan, with those fused to it; returns the last of these places.
-std::size_t Chain::add_gadget(std::size_t place, const ChainMaking& making) {
+std::size_t Chain::add_gadget(std::size_t place, const ChainBuild& making) {
   const auto fused = std::find_if(plan_.fused.begin(), plan_.fused.end(),
                                   [&](const ChainPlan::Fused& each) { return each.first == place; });
   const bool alone = !making.fuse || fused == plan_.fused.end() || (fused->fusion->cpu_only && making.cuda);
@@ -66,7 +66,7 @@ std::size_t Chain::add_gadget(std::size_t place, const ChainMaking& making) {
 }
 
 /// Adds the branch at this place and those next to it; returns the last of these places.
-std::size_t Chain::add_fork(std::size_t place, const ChainMaking& making) {
+std::size_t Chain::add_fork(std::size_t place, const ChainBuild& making) {
   const ItemType type = plan_.types[place];
   std::vector<std::unique_ptr<Branch>> branches;
   std::size_t end = place;
@@ -107,8 +107,8 @@ void Chain::end(End how) {
   }
 }
 
-Offered Chain::offer(const protocol::Image& message) {
-  return forks_.front() != nullptr ? forks_.front()->offer(message) : Offered{};
+OfferResult Chain::offer(const protocol::Image& message) {
+  return forks_.front() != nullptr ? forks_.front()->offer(message) : OfferResult{};
 }
 
 bool Chain::tap(const std::string& name, const Tap& on_item) {

@@ -19,7 +19,7 @@ namespace echotrain {
 class Fork;
 
 /// The inputs for making the gadgets of a tree.
-struct ChainMaking {
+struct ChainBuild {
   bool fuse = true;              ///< one gadget may stand for several
   bool cuda = false;             ///< the scan's backend is CUDA
   AnyGadget::EmitItem send;      ///< takes the images that branches have for the client
@@ -30,7 +30,7 @@ struct ChainMaking {
 };
 
 /// The fate of an image that the client sent, in a pipeline of readouts.
-struct Offered {
+struct OfferResult {
   bool taken = false;   ///< by a branch
   bool goes_on = true;  ///< no branch has kept it from others
 };
@@ -42,7 +42,7 @@ class Chain {
   using Tap = std::function<void(const Item&)>;
 
   /// `leave` takes the items at the chain's end. `plan` must outlive this.
-  Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitItem leave);
+  Chain(const ChainPlan& plan, const ChainBuild& making, AnyGadget::EmitItem leave);
   ~Chain();
   Chain(const Chain&) = delete;  // its functions refer to it
   Chain& operator=(const Chain&) = delete;
@@ -52,7 +52,7 @@ class Chain {
   void pause();
   void end(End how);
 
-  Offered offer(const protocol::Image& message);
+  OfferResult offer(const protocol::Image& message);
   /// Calls `on_item` with each item that leaves the first gadget of this name, in this chain or else in a branch,
   /// before the next gadget gets it. Returns false if there is no such gadget. For chains that were made without
   /// fusing.
@@ -61,8 +61,8 @@ class Chain {
   std::uint64_t frames() const;
 
  private:
-  std::size_t add_fork(std::size_t first, const ChainMaking& making);
-  std::size_t add_gadget(std::size_t first, const ChainMaking& making);
+  std::size_t add_fork(std::size_t first, const ChainBuild& making);
+  std::size_t add_gadget(std::size_t first, const ChainBuild& making);
   void give(std::size_t gadget, Item&& item);
   /// While the result exists, the scan's thread is in this gadget, for observers of its progress.
   numerics::Progress::Stay stay_in(std::size_t gadget) const {

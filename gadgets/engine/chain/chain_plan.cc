@@ -248,13 +248,13 @@ std::shared_ptr<const ChainPlan> check_chain(const std::vector<config::GadgetSpe
   return plan;
 }
 
-std::vector<Reached> ChainPlan::reached() const {
-  std::vector<Reached> all;
+std::vector<GadgetDelivery> ChainPlan::reached() const {
+  std::vector<GadgetDelivery> all;
   for (std::size_t i = 0; i < forms.size(); ++i)
     if (forms[i] != nullptr) all.push_back({forms[i]->takes, forms[i]->delivery(options[i])});
   for (const auto& [place, branch] : branches) {
     if (parts_frames(types[place], branch)) all.push_back({ItemType::readouts, Delivery::parts});
-    const std::vector<Reached> inner = branch.chain->reached();
+    const std::vector<GadgetDelivery> inner = branch.chain->reached();
     all.insert(all.end(), inner.begin(), inner.end());
   }
   return all;

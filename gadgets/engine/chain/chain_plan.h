@@ -49,7 +49,7 @@ struct ChainPlan {
 
   /// The deliveries that the gadgets of the whole tree can take. Where a branch takes only some frames, windows come
   /// whole.
-  std::vector<Reached> reached() const;
+  std::vector<GadgetDelivery> reached() const;
   /// True if images that the client sends have branches of their own, in a pipeline of readouts.
   bool takes_messages() const;
   /// Describes the plan: a line per gadget, branches with theirs below them, indented; and one per group of gadgets

@@ -4,10 +4,10 @@
 
 namespace echotrain {
 
-Delivery resolve_delivery(const std::vector<Reached>& chain) {
+Delivery resolve_delivery(const std::vector<GadgetDelivery>& chain) {
   bool samples = false;
   Delivery all = Delivery::windows;
-  for (const Reached& gadget : chain) {
+  for (const GadgetDelivery& gadget : chain) {
     if (gadget.takes == ItemType::samples || gadget.takes == ItemType::plane_samples) {
       samples = true;
       all = std::min(all, gadget.delivery);

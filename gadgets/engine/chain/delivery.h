@@ -9,13 +9,13 @@
 namespace echotrain {
 
 /// A gadget of a chain: its input type, and the delivery that it can take.
-struct Reached {
+struct GadgetDelivery {
   ItemType takes;
   Delivery delivery;
 };
 
 /// The most that all gadgets of a chain can take. Without a gadget that takes samples, this is `frames`. Readouts
 /// always come in batches, so a gadget that takes them decides only whether windows may move.
-Delivery resolve_delivery(const std::vector<Reached>& chain);
+Delivery resolve_delivery(const std::vector<GadgetDelivery>& chain);
 
 }  // namespace echotrain

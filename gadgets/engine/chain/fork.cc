@@ -90,8 +90,8 @@ void Fork::end(End how, const EmitItem& /*next*/) {
   for (const auto& branch : branches_) branch->chain().end(how);
 }
 
-Offered Fork::offer(const protocol::Image& message) {
-  Offered offered;
+OfferResult Fork::offer(const protocol::Image& message) {
+  OfferResult offered;
   for (const auto& branch : branches_) {
     if (!branch->plan().takes_messages || !branch->condition().holds(message)) continue;
     offered.taken = true;

@@ -27,7 +27,7 @@ class Fork final : public AnyGadget {
   void end(End how, const EmitItem& next) override;
 
   /// Gives an image that the client sent, in a pipeline of readouts, to the branches that take it.
-  Offered offer(const protocol::Image& message);
+  OfferResult offer(const protocol::Image& message);
   bool tap(const std::string& name, const Chain::Tap& on_item);
   std::uint64_t frames() const;
   /// The header for gadgets behind the fork: without encoding spaces all of whose readouts branches keep.

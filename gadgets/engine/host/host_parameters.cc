@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "gadgets/engine/host/exposed.h"
+#include "gadgets/engine/host/exposed_parameters.h"
 #include "protocol/data/meta.h"
 #include "protocol/data/text.h"
 
@@ -71,19 +71,19 @@ bool takes_json(const config::PipelineSpec& spec) {
 }
 
 std::string not_exposed(const config::PipelineSpec& spec, std::vector<std::string> unknown,
-                        const std::vector<Exposed>& exposed) {
+                        const std::vector<ExposedParameter>& exposed) {
   if (unknown.size() > kMostNamed) {
     const std::size_t more = unknown.size() - kMostNamed;
     unknown.resize(kMostNamed);
     unknown.push_back(fmt::format("and {} more", more));
   }
   std::vector<std::string> ids;
-  for (const Exposed& each : exposed) ids.push_back(each.spec.id);
+  for (const ExposedParameter& each : exposed) ids.push_back(each.spec.id);
   return fmt::format("pipeline '{}' exposes no parameter {}, which changes nothing; it exposes {}", spec.name,
                      fmt::join(unknown, ", "), ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, ", ")));
 }
 
-void set_value(config::PipelineSpec& spec, const Exposed& known, const HostValue& value) {
+void set_value(config::PipelineSpec& spec, const ExposedParameter& known, const HostValue& value) {
   try {
     if (!value.simple) throw ConfigError({}, fmt::format("one value is expected, not {}", value.text));
     config::set_parameter(spec, known.spec.gadget, known.spec.parameter, known.read(value.text));
@@ -166,11 +166,11 @@ HostChange with_host_values(const config::PipelineSpec& spec, const HostParamete
   if (to_step && host.json.size() > kMostHostBytes)
     throw ConfigError(
         {}, fmt::format("the host's JSON has {} bytes, and a step takes at most {}", host.json.size(), kMostHostBytes));
-  const std::vector<Exposed> exposed = exposed_of(spec, registry);
+  const std::vector<ExposedParameter> exposed = exposed_of(spec, registry);
   std::vector<std::string> set, unknown;
   for (const HostValue& value : host.values) {
-    const auto known =
-        std::find_if(exposed.begin(), exposed.end(), [&](const Exposed& each) { return each.spec.id == value.id; });
+    const auto known = std::find_if(exposed.begin(), exposed.end(),
+                                    [&](const ExposedParameter& each) { return each.spec.id == value.id; });
     if (known != exposed.end()) {
       set_value(out.spec, *known, value);
     } else if (!to_step) {

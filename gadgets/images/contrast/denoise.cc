@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/images/non_local_means.h"
 #include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/incoming/meta_notes.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/incoming/meta_notes.h"

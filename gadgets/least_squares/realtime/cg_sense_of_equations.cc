@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "gadgets/least_squares/coil_maps.h"
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/least_squares/coil_maps_gadget.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/inverse/operators/normal_operator.h"
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 

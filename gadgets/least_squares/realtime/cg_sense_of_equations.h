@@ -10,7 +10,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
-#include "gadgets/least_squares/realtime/like_frames.h"
+#include "gadgets/least_squares/realtime/spike_rejection.h"
 #include "gadgets/numerics/inverse/solver/fixed_cg.h"
 
 namespace echotrain {
@@ -49,7 +49,7 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
   struct Place {
     Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
-    LikeFrames like;
+    SpikeRejection like;
     numerics::Shape image;
     Array<float> scale;  // [1]: L
     double on_device = 0;

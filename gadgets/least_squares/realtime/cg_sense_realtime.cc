@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gadgets/least_squares/coil_maps.h"
+#include "gadgets/least_squares/coil_maps_gadget.h"
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/shared/plan_cache.h"
 
@@ -36,7 +36,7 @@ CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::
       right(compute.allocate<cfloat>({coil_count, 1, image[0], image[1]})) {}
 
 CgSenseRealtime::Place::Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options)
-    : solver(scan.compute, image, options), like(scan, LikeFrames::kMostUnlikeSamples) {}
+    : solver(scan.compute, image, options), like(scan, SpikeRejection::kMostUnlikeSamples) {}
 
 void CgSenseRealtime::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;

@@ -8,7 +8,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
-#include "gadgets/least_squares/realtime/like_frames.h"
+#include "gadgets/least_squares/realtime/spike_rejection.h"
 #include "gadgets/numerics/inverse/solver/fixed_cg.h"
 #include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "gadgets/numerics/transforms/scatter/scatter.h"
@@ -57,7 +57,7 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   struct Place {
     Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
-    LikeFrames like;
+    SpikeRejection like;
     Array<cfloat> mean, maps;  // [coil, z, y, x]
     std::int64_t frames = 0;
   };

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gadgets/least_squares/coil_maps.h"
+#include "gadgets/least_squares/coil_maps_gadget.h"
 #include "gadgets/numerics/core/layout/running_mean.h"
 #include "gadgets/numerics/inverse/operators/map_products.h"
 #include "gadgets/numerics/mri/coils/coil.h"
@@ -68,7 +68,7 @@ CgSenseSms::Workshop::Workshop(numerics::Context& compute, const Space& space, s
 
 CgSenseSms::Place::Place(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options)
     : solver(scan.compute, {space.of.sms.slices, space.of.image[0], space.of.image[1]}, options),
-      like(scan, LikeFrames::kMostUnlikeSamples) {
+      like(scan, SpikeRejection::kMostUnlikeSamples) {
   numerics::Context& compute = scan.compute;
   const std::int64_t m = space.of.sms.slices;
   const numerics::Shape one{coils, 1, space.of.image[0], space.of.image[1]};

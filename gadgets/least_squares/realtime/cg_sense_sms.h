@@ -9,7 +9,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
-#include "gadgets/least_squares/realtime/like_frames.h"
+#include "gadgets/least_squares/realtime/spike_rejection.h"
 #include "gadgets/numerics/inverse/solver/fixed_cg.h"
 #include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "gadgets/numerics/transforms/scatter/scatter.h"
@@ -92,7 +92,7 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   struct Place {
     Place(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
-    LikeFrames like;
+    SpikeRejection like;
     std::vector<Array<cfloat>> mean, maps;  // for each slice: [coil, 1, y, x]
     Array<cfloat> turned;                   // [slice, number, coil, y, x]: exp(i phi) maps
     std::int64_t frames = 0;

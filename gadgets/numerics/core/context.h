@@ -11,7 +11,7 @@
 #include <string>
 
 #include "gadgets/numerics/core/array.h"
-#include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/numerics_errors.h"
 #include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
@@ -35,7 +35,7 @@ struct ContextOptions {
   int device = 0;
   std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
   std::stop_token stop_token = {};           ///< tells the scan to stop; never, by default
-  std::shared_ptr<Helped> group = {};        ///< the group of scans that count as one when the CPU's threads help;
+  std::shared_ptr<HelperTime> group = {};    ///< the group of scans that count as one when the CPU's threads help;
                                              ///< null: none
   /// The account that pays for the host memory of arrays; by default one of the resources' budget without a
   /// reservation.
@@ -77,7 +77,7 @@ class Context {
   /// The token that tells the scan to stop. Every operation checks it before it begins, and work on threads() before
   /// each piece; work that takes longer than some 100 ms checks it in between.
   const std::stop_token& stop_token() const { return options_.stop_token; }
-  const std::shared_ptr<Helped>& group() const { return options_.group; }
+  const std::shared_ptr<HelperTime>& group() const { return options_.group; }
   /// Throws Stopped when the scan is to stop.
   void check_stop() const { threads_.check_stop(); }
 

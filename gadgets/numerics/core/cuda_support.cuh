@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/numerics_errors.h"
 
 namespace echotrain::numerics::cuda {
 
@@ -53,7 +53,7 @@ class Event {
 
 /// Keeps the host at most two steps ahead of the device in a sequence of long kernels, because enqueued work cannot be
 /// stopped. Context::cache() holds one, so that steps count across calls. Not for work that is recorded as a graph.
-class Pace {
+class LaunchThrottle {
  public:
   /// Call it after each step, always with the same context. Waits for the step before it; throws Stopped when the scan
   /// is to stop.

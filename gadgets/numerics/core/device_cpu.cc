@@ -36,16 +36,16 @@ constexpr std::size_t kWorthKeeping = 64 * 1024;
 
 /// Keeps large blocks that arrays of all contexts have released, for later arrays: fresh pages cost more than the work
 /// that is done on them. They count in the budget, and are freed when anybody needs their memory.
-class SpareBlocks final : public Droppable {
+class SpareBlocks final : public Evictable {
  public:
   explicit SpareBlocks(Resources& resources)
       : budget_(resources.memory()), most_bytes_(budget_->bounded() ? budget_->bound() / 4 : kMostBytes) {
     nodes_.reserve(kMostNodes);
-    budget_->offer(*this);
+    budget_->add_evictable(*this);
   }
   ~SpareBlocks() override {
-    budget_->withdraw(*this);
-    drop(UINT64_MAX);
+    budget_->remove_evictable(*this);
+    evict(UINT64_MAX);
   }
 
   /// Returns the block released last, so that others grow old; it is no longer counted. nullptr if there is none of
@@ -81,7 +81,7 @@ class SpareBlocks final : public Droppable {
     std::lock_guard lock(mutex_);
     return blocks_.empty() ? std::nullopt : std::optional<std::uint64_t>(0);
   }
-  void drop(std::uint64_t wanted) override {
+  void evict(std::uint64_t wanted) override {
     std::lock_guard lock(mutex_);
     for (std::uint64_t dropped = 0; dropped < wanted && !blocks_.empty();) {
       const auto largest = std::prev(blocks_.end());
@@ -150,7 +150,7 @@ class HostDevice final : public Device {
     }
     if (memory == nullptr) memory = fresh(size);
     if (memory == nullptr) {
-      account()->budget()->drop_unused();
+      account()->budget()->evict_unused();
       memory = fresh(size);
     }
     if (memory == nullptr) {

@@ -33,30 +33,30 @@ bool MemoryBudget::make_room(std::uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
   while (left() < bytes || used_ > bound_) {
     const std::uint64_t used = used_;
-    if (!drop_next(used - std::min(used, bound_ - bytes))) return false;
+    if (!evict_next(used - std::min(used, bound_ - bytes))) return false;
   }
   return true;
 }
 
-void MemoryBudget::drop_unused() {
+void MemoryBudget::evict_unused() {
   const std::scoped_lock lock(mutex_);
   // Whose goes first does not matter where all goes; and there is no memory to find it out.
-  while (Droppable* const next = longest_unused()) next->drop(std::numeric_limits<std::uint64_t>::max());
+  while (Evictable* const next = longest_unused()) next->evict(std::numeric_limits<std::uint64_t>::max());
 }
 
 namespace {
 
 struct KeptForClient {
   std::string client;
-  std::uint64_t bytes = 0, since = 0;    // since: of what was unused for longest
-  DroppableOfClients* keeper = nullptr;  // which has that; null: all is used
+  std::uint64_t bytes = 0, since = 0;  // since: of what was unused for longest
+  ClientEvictable* keeper = nullptr;   // which has that; null: all is used
 };
 
 /// The clients of whom something can go, first the one for whom most is kept, of equals the one that used it earlier.
-std::vector<KeptForClient> kept_for_clients(const std::vector<Droppable*>& keepers) {
+std::vector<KeptForClient> kept_for_clients(const std::vector<Evictable*>& keepers) {
   std::map<std::string, KeptForClient> clients;
-  for (Droppable* each : keepers) {
-    auto* const keeper = dynamic_cast<DroppableOfClients*>(each);
+  for (Evictable* each : keepers) {
+    auto* const keeper = dynamic_cast<ClientEvictable*>(each);
     if (keeper == nullptr) continue;
     for (const auto& [name, share] : keeper->shares()) {
       KeptForClient& client = clients[name];
@@ -83,15 +83,15 @@ std::vector<KeptForClient> kept_for_clients(const std::vector<Droppable*>& keepe
 /// One walk through all keepers. Of clients, those give who have more than the others, down to one level, and not all
 /// that is wanted at once: who has most, and which keeper has what was unused for longest, changes meanwhile. False:
 /// there is nothing that nobody uses.
-bool MemoryBudget::drop_next(std::uint64_t wanted) {
+bool MemoryBudget::evict_next(std::uint64_t wanted) {
   constexpr std::uint64_t kOfWanted = 4, kOfBound = 1024;
-  Droppable* const longest = longest_unused();
+  Evictable* const longest = longest_unused();
   if (longest == nullptr) return false;
-  if (dynamic_cast<const DroppableOfClients*>(longest) == nullptr) {
-    longest->drop(wanted);
+  if (dynamic_cast<const ClientEvictable*>(longest) == nullptr) {
+    longest->evict(wanted);
     return true;
   }
-  const std::vector<KeptForClient> clients = kept_for_clients(droppable_);  // empty: somebody uses it by now
+  const std::vector<KeptForClient> clients = kept_for_clients(evictable_);  // empty: somebody uses it by now
   const std::uint64_t at_once = std::max({std::uint64_t{1}, wanted / kOfWanted, std::min(wanted, bound_ / kOfBound)});
   std::uint64_t sum = 0, level = 0;
   for (std::size_t i = 0; i < clients.size(); ++i) {
@@ -102,17 +102,17 @@ bool MemoryBudget::drop_next(std::uint64_t wanted) {
   const std::uint64_t before = used_, goal = before - std::min(before, wanted);
   for (const KeptForClient& client : clients) {
     if (client.bytes <= level || used_ <= goal) break;
-    client.keeper->drop_of(client.client, client.bytes - level);
-    for (Droppable* each : droppable_)  // where arrays go, their blocks are spare now
-      if (dynamic_cast<const DroppableOfClients*>(each) == nullptr && each->unused_since() == 0) each->drop(wanted);
+    client.keeper->evict_of(client.client, client.bytes - level);
+    for (Evictable* each : evictable_)  // where arrays go, their blocks are spare now
+      if (dynamic_cast<const ClientEvictable*>(each) == nullptr && each->unused_since() == 0) each->drop(wanted);
   }
   return true;
 }
 
-Droppable* MemoryBudget::longest_unused() {
-  Droppable* longest = nullptr;
+Evictable* MemoryBudget::longest_unused() {
+  Evictable* longest = nullptr;
   std::uint64_t since = 0;
-  for (Droppable* each : droppable_) {
+  for (Evictable* each : evictable_) {
     const auto its = each->unused_since();
     if (!its || (longest != nullptr && *its >= since)) continue;
     longest = each;
@@ -121,14 +121,14 @@ Droppable* MemoryBudget::longest_unused() {
   return longest;
 }
 
-void MemoryBudget::offer(Droppable& what) {
+void MemoryBudget::add_evictable(Evictable& what) {
   const std::scoped_lock lock(mutex_);
-  droppable_.push_back(&what);
+  evictable_.push_back(&what);
 }
 
-void MemoryBudget::withdraw(Droppable& what) {
+void MemoryBudget::remove_evictable(Evictable& what) {
   const std::scoped_lock lock(mutex_);
-  std::erase(droppable_, &what);
+  std::erase(evictable_, &what);
 }
 
 namespace {

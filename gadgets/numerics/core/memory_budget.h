@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/numerics_errors.h"
 
 namespace echotrain::numerics {
 
@@ -25,21 +25,21 @@ class OverBudget : public ResourceError {
 
 /// A keeper of memory that the program can do without: a cache, a pool. Called from any thread; neither member asks a
 /// budget for memory.
-class Droppable {
+class Evictable {
  public:
-  Droppable() = default;
-  virtual ~Droppable() = default;
-  Droppable(const Droppable&) = delete;
-  Droppable& operator=(const Droppable&) = delete;
+  Evictable() = default;
+  virtual ~Evictable() = default;
+  Evictable(const Evictable&) = delete;
+  Evictable& operator=(const Evictable&) = delete;
   /// When the part that nobody has used for longest was last used, by MemoryBudget::now(); 0: it is to go before all
   /// others. Nothing when there is no part that nobody uses.
   virtual std::optional<std::uint64_t> unused_since() const = 0;
   /// Frees that part, and more of the kind where it is small, up to `wanted` bytes.
-  virtual void drop(std::uint64_t wanted) = 0;
+  virtual void evict(std::uint64_t wanted) = 0;
 };
 
 /// One that keeps things for clients: none of them makes the others' go.
-class DroppableOfClients : public Droppable {
+class ClientEvictable : public Evictable {
  public:
   /// What is kept for one client: how much, and the same as unused_since() of it.
   struct Share {
@@ -48,8 +48,8 @@ class DroppableOfClients : public Droppable {
   };
   using Shares = std::map<std::string, Share>;
   virtual Shares shares() const = 0;
-  /// drop() of what is kept for this client.
-  virtual void drop_of(const std::string& client, std::uint64_t wanted) = 0;
+  /// evict() of what is kept for this client.
+  virtual void evict_of(const std::string& client, std::uint64_t wanted) = 0;
 };
 
 /// Adds up what all holders have: sessions, what is made for them, caches, pools. Counting is by atomics; only a
@@ -71,7 +71,7 @@ class MemoryBudget {
 
   /// Takes `bytes`, where at least `leave` are left beside them. False: they do not fit, and nothing is taken.
   bool take_if_it_fits(std::uint64_t bytes, std::uint64_t leave = 0);
-  /// The same, after what nobody uses was dropped, as much as it needs. Not under a lock of a Droppable.
+  /// The same, after what nobody uses was dropped, as much as it needs. Not under a lock of an Evictable.
   bool take(std::uint64_t bytes, std::uint64_t leave = 0);
   /// Counts what is there already, whether it fits or not.
   void add(std::uint64_t bytes) noexcept { used_ += bytes; }
@@ -80,23 +80,24 @@ class MemoryBudget {
   /// for a client, what goes in its place is of the client for whom most is kept. False: none is left.
   bool make_room(std::uint64_t bytes);
   /// Drops all that nobody uses, because the machine has no more memory.
-  void drop_unused();
+  void evict_unused();
 
   /// A clock that orders uses.
   std::uint64_t now() { return ++clock_; }
-  /// From offer() to withdraw(), make_room() may call `what`. When withdraw() returns, it calls it no more.
-  void offer(Droppable& what);
-  void withdraw(Droppable& what);
+  /// From add_evictable() to remove_evictable(), make_room() may call `what`. When remove_evictable() returns, it calls
+  /// it no more.
+  void add_evictable(Evictable& what);
+  void remove_evictable(Evictable& what);
 
  private:
-  bool drop_next(std::uint64_t wanted);
-  Droppable* longest_unused();
+  bool evict_next(std::uint64_t wanted);
+  Evictable* longest_unused();
 
   const std::uint64_t bound_;
   std::atomic<std::uint64_t> used_ = 0;
   std::atomic<std::uint64_t> clock_ = 0;
   std::recursive_mutex mutex_;  // what is dropped may hold what is withdrawn
-  std::vector<Droppable*> droppable_;
+  std::vector<Evictable*> evictable_;
   std::atomic<std::uint64_t> kept_ = 0;
 };
 

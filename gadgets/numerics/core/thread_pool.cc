@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/core/lends_helpers.h"
+#include "gadgets/numerics/core/helper_limit.h"
 #include "gadgets/numerics/core/thread_scratch.h"
 
 namespace echotrain::numerics {
@@ -82,12 +82,12 @@ struct Job {
   const std::function<void(std::int64_t, std::int64_t)>& work;
   const ThreadPool& pool;
   const bool stoppable;
-  Helped& own;    // the caller's; guarded by the pool's mutex, as is `group`
-  Helped& group;  // the caller's own if it belongs to no group
+  HelperTime& own;    // the caller's; guarded by the pool's mutex, as is `group`
+  HelperTime& group;  // the caller's own if it belongs to no group
   const bool grouped;
-  const LendsHelpers* const lender;  // null: as many helpers as there are
-  int helpers = 0;                   // guarded by the pool's mutex
-  std::condition_variable left{};    // a helper has left the job; the caller waits for it
+  const HelperLimit* const lender;  // null: as many helpers as there are
+  int helpers = 0;                  // guarded by the pool's mutex
+  std::condition_variable left{};   // a helper has left the job; the caller waits for it
   std::atomic<std::int64_t> next{0};
   std::mutex mutex{};
   std::exception_ptr error{};
@@ -320,7 +320,7 @@ std::shared_ptr<Progress>& Progress::of_thread() { return thread_value<Progress,
 ThreadPool::ThreadPool(int threads)
     : impl_(std::make_shared<Impl>(std::max(1, threads) - 1)), size_(std::max(1, threads)) {}
 
-ThreadPool::ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<Helped> group)
+ThreadPool::ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<HelperTime> group)
     : impl_(other.impl_), size_(other.size_), stop_(std::move(stop)), group_(std::move(group)) {}
 
 ThreadPool::~ThreadPool() = default;
@@ -347,7 +347,7 @@ void ThreadPool::parallel_for(std::int64_t n, std::int64_t grain,
           own_,
           group_ ? *group_ : own_,
           group_ != nullptr,
-          dynamic_cast<const LendsHelpers*>(Yield::of_thread())};
+          dynamic_cast<const HelperLimit*>(Yield::of_thread())};
   impl_->add(job);
   do {
     job.run(never);

@@ -7,7 +7,7 @@
 #include <stop_token>
 #include <utility>
 
-#include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/numerics_errors.h"
 #include "gadgets/numerics/core/progress.h"
 
 namespace echotrain::numerics {
@@ -25,12 +25,12 @@ class Yield {
 };
 
 /// While it lives, the calling thread keeps its core, because others wait for its result, or because it measures times.
-class KeepsCore {
+class NoYieldScope {
  public:
-  KeepsCore() : before_(std::exchange(Yield::of_thread(), nullptr)) {}
-  ~KeepsCore() { Yield::of_thread() = before_; }
-  KeepsCore(const KeepsCore&) = delete;
-  KeepsCore& operator=(const KeepsCore&) = delete;
+  NoYieldScope() : before_(std::exchange(Yield::of_thread(), nullptr)) {}
+  ~NoYieldScope() { Yield::of_thread() = before_; }
+  NoYieldScope(const NoYieldScope&) = delete;
+  NoYieldScope& operator=(const NoYieldScope&) = delete;
 
  private:
   Yield* const before_;
@@ -38,7 +38,7 @@ class KeepsCore {
 
 /// The time for which a pool's threads have helped a caller, or all callers of a group [s]; negative: not yet. Guarded
 /// by the pool.
-struct Helped {
+struct HelperTime {
   double seconds = -1;
   double least = 0;  ///< for a group: the time of its caller who was helped last
 };
@@ -51,7 +51,7 @@ class ThreadPool {
   /// Throws ResourceError when so many threads cannot be started.
   explicit ThreadPool(int threads);
   /// Uses the same threads, for work that `stop` ends; `group` null: a caller of its own.
-  ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<Helped> group = nullptr);
+  ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<HelperTime> group = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -76,8 +76,8 @@ class ThreadPool {
   std::shared_ptr<Impl> impl_;
   int size_;
   std::stop_token stop_;
-  const std::shared_ptr<Helped> group_;
-  Helped own_;
+  const std::shared_ptr<HelperTime> group_;
+  HelperTime own_;
 };
 
 /// Throws Stopped when work is to stop; checks once in many calls, for loops whose steps take little.

@@ -9,7 +9,7 @@
 #include <numbers>
 #include <utility>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/density/density.h"
 
 namespace echotrain {

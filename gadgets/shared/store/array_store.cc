@@ -17,8 +17,8 @@
 #include <random>
 #include <system_error>
 
-#include "gadgets/numerics/core/errors.h"
-#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/numerics/core/numerics_errors.h"
+#include "gadgets/shared/store/fair_share_eviction.h"
 #include "gadgets/shared/store/private_files.h"
 
 namespace echotrain {
@@ -186,7 +186,7 @@ bool ArrayStore::make_room(std::uint64_t more, const std::string& owner) const {
                 [](const Kept* a, const Kept* b) { return a->file.written > b->file.written; });
     std::vector<Kept*>& own = owned["." + owner];
     own.insert(own.begin(), nullptr);
-    keep_equal_parts(
+    evict_to_fair_share(
         owned, most_bytes_, [&](const Kept* each) { return each == nullptr ? more : each->file.bytes; },
         [&](Kept* each) {
           if (each == nullptr) return false;
@@ -202,7 +202,7 @@ bool ArrayStore::make_room(std::uint64_t more, const std::string& owner) const {
           return true;
         },
         [&](const Kept* each) {
-          return each != nullptr && (each->uses.empty() || now - each->file.written > kPartLapses);
+          return each != nullptr && (each->uses.empty() || now - each->file.written > kShareLapses);
         });
   }
   return sum <= most_bytes_;

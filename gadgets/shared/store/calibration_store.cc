@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "gadgets/shared/store/record_text.h"
+#include "gadgets/shared/store/record_codec.h"
 
 namespace echotrain {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "gadgets/shared/store/record_text.h"
+#include "gadgets/shared/store/record_codec.h"
 
 namespace echotrain {
 namespace {
@@ -63,7 +63,7 @@ std::vector<NoiseStore::Listed> NoiseStore::list() {
 }
 
 ScanStore::Kept NoiseStore::unpacked(std::string_view payload) const {
-  Taker from{payload};
+  RecordReader from{payload};
   auto record = std::make_shared<NoiseRecord>();
   record->coils = from.take<std::int32_t>();
   if (record->coils < 1 || record->coils > kMostStoredCoils) return {};

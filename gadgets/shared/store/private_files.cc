@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "gadgets/shared/store/array_store.h"
-#include "gadgets/shared/store/record_text.h"
+#include "gadgets/shared/store/record_codec.h"
 
 namespace echotrain {
 

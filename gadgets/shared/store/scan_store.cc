@@ -15,9 +15,9 @@
 #include <system_error>
 
 #include "gadgets/shared/store/array_store.h"
-#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/shared/store/fair_share_eviction.h"
 #include "gadgets/shared/store/private_files.h"
-#include "gadgets/shared/store/record_text.h"
+#include "gadgets/shared/store/record_codec.h"
 
 namespace echotrain {
 namespace {
@@ -74,10 +74,10 @@ ScanStore::ScanStore(const numerics::Resources& resources, const Kind& kind)
       folder_(folder_of(resources.options(), kind)),
       budget_(resources.memory()),
       share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
-  budget_->offer(*this);
+  budget_->add_evictable(*this);
 }
 
-ScanStore::~ScanStore() { budget_->withdraw(*this); }
+ScanStore::~ScanStore() { budget_->remove_evictable(*this); }
 
 bool ScanStore::too_old(std::int64_t made_unix_s) const { return unix_seconds() - made_unix_s > hours_ * 3600; }
 
@@ -205,7 +205,7 @@ void ScanStore::trim(std::uint64_t most, std::uint64_t (*amount)(const Entry&), 
     if (amount(entry) > 0) owned[entry.head.client].push_back(&entry);
   for (auto& [owner, entries] : owned)
     std::sort(entries.begin(), entries.end(), [](const Entry* a, const Entry* b) { return a->used > b->used; });
-  keep_equal_parts(
+  evict_to_fair_share(
       owned, most, [&](const Entry* entry) { return amount(*entry); },
       [&](Entry* entry) {
         (this->*give_up)(*entry);
@@ -297,7 +297,7 @@ std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
 
 /// A file: magic, digest, checksum of all that follows, the rest of the head, the payload.
 std::optional<ScanStore::Head> ScanStore::read_head(std::string_view text) const {
-  Taker from{text};
+  RecordReader from{text};
   const auto magic = from.take<std::array<char, 8>>();
   Head head{};
   head.digest = from.take<Digest>();
@@ -314,7 +314,7 @@ std::pair<ScanStore::Head, ScanStore::Kept> ScanStore::read(const Digest& digest
   const std::optional<Head> head = read_head(text);
   if (!head || head->digest != digest) return {};
   constexpr std::size_t kBefore = sizeof kind_.magic + sizeof(Digest);
-  Taker from{std::string_view(text).substr(kBefore)};
+  RecordReader from{std::string_view(text).substr(kBefore)};
   if (from.take<std::uint64_t>() != digest_bytes(from.left.data(), from.left.size(), kSeed)) return {};
   Kept kept = unpacked(std::string_view(text).substr(kHeadBytes));
   if (kept.made_unix_s != head->made_unix_s) kept.record = nullptr;
@@ -346,7 +346,7 @@ std::optional<std::uint64_t> ScanStore::unused_since() const {
   return since;
 }
 
-void ScanStore::drop(std::uint64_t wanted) {
+void ScanStore::evict(std::uint64_t wanted) {
   const std::scoped_lock lock(mutex_);
   std::uint64_t all = 0, last = std::numeric_limits<std::uint64_t>::max();
   for (const Entry& entry : entries_) all += entry.can_drop() ? entry.memory() : 0;

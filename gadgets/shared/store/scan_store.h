@@ -25,7 +25,7 @@ struct RecordKey {
   std::string owner;           ///< the client's identity, which the program knows; empty: it has no clients
   std::string device;          ///< device that measured it, by protocol::device_of(); empty: a namespace of its own
   std::string measurement_id;  ///< empty: the record is not kept
-  std::string client{};        ///< client in whose part the record counts (ScanPort::client); empty: the owner itself
+  std::string client{};  ///< client in whose part the record counts (ScanEnvironment::client); empty: the owner itself
 };
 
 /// Records of one kind, found by owner, device and measurement ID of the scan that left them, in memory and, if kind
@@ -39,7 +39,7 @@ struct RecordKey {
 /// a bound, records are dropped by fair share: the client that has most loses its least recently used record; a client
 /// with no more than an equal part loses nothing to others. No write lists the folder more than once a minute. Throws
 /// only std::bad_alloc. Thread-safe.
-class ScanStore : private numerics::Droppable {
+class ScanStore : private numerics::Evictable {
  public:
   struct Kind {
     const char* name;  ///< name of the folder and of its files
@@ -107,7 +107,7 @@ class ScanStore : private numerics::Droppable {
   void forget(Entry& entry);
   void clean();
   std::optional<std::uint64_t> unused_since() const override;
-  void drop(std::uint64_t wanted) override;
+  void evict(std::uint64_t wanted) override;
 
   const Kind kind_;
   const std::string suffix_;

@@ -41,7 +41,7 @@ AdminPage page(unsigned status, std::string text) {
 
 bool is_action(std::string_view path) { return session_to_stop(path).has_value(); }
 
-AdminPage admin_action(const AdminOrder& order, const Environment& environment, const StopSession& stop_session) {
+AdminPage admin_action(const AdminRequest& order, const Environment& environment, const StopSession& stop_session) {
   if (!environment.admin_tokens)
     return page(kForbidden, "nobody may stop sessions here; the option admin.token_file names those who may\n");
   if (!order.logged_in && !environment.admin_tokens->contain(bearer_token(order.authorization))) {

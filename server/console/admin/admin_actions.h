@@ -16,7 +16,7 @@ namespace echotrain::server {
 using StopSession = std::function<bool(std::uint64_t, const protocol::Error&)>;
 
 /// A request for an action, with what shows that its sender may ask for it.
-struct AdminOrder {
+struct AdminRequest {
   std::string_view path;           ///< without query
   std::string_view authorization;  ///< the header of this name
   bool logged_in = false;          ///< by the page, and the request shows that it comes from it
@@ -28,6 +28,6 @@ bool is_action(std::string_view path);
 
 /// Does the action where a token of admin.token_file is shown. Precondition: is_action(order.path). Returns 202 when it
 /// is under way, 401 without a token, 403 where there is no such file, 404 where there is no such session.
-AdminPage admin_action(const AdminOrder& order, const Environment& environment, const StopSession& stop_session);
+AdminPage admin_action(const AdminRequest& order, const Environment& environment, const StopSession& stop_session);
 
 }  // namespace echotrain::server

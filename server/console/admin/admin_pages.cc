@@ -52,7 +52,7 @@ AdminPage admin_page(std::string_view path, const Environment& environment) {
     page.body = metrics_text(environment);
   } else if (path == "/sessions") {
     page.content_type = "application/json";
-    page.body = sessions_json(*environment.board);
+    page.body = sessions_json(*environment.session_registry);
   } else if (path == "/dicom") {
     page = dicom_page(environment.dicom.get());
   } else if (path == "/noise") {

@@ -7,7 +7,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
-#include "server/console/live/live_board.h"
+#include "server/console/live/live_scan_registry.h"
 
 namespace echotrain::server {
 

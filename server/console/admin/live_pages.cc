@@ -11,9 +11,9 @@
 #include "protocol/data/text.h"
 #include "server/base/log.h"
 #include "server/console/admin/page_files.h"
+#include "server/console/live/diagnosis_json.h"
 #include "server/console/live/image_view.h"
-#include "server/console/live/live_board.h"
-#include "server/console/live/why_facts.h"
+#include "server/console/live/live_scan_registry.h"
 #include "server/console/pipelines/pipelines_json.h"
 #include "server/net/identity.h"
 
@@ -99,7 +99,7 @@ std::optional<std::uint64_t> number_in(std::string_view query, std::string_view 
   return std::nullopt;
 }
 
-std::string cookie_name(const LiveOrder& order) { return fmt::format("echotrain_{}", order.port); }
+std::string cookie_name(const LiveRequest& order) { return fmt::format("echotrain_{}", order.port); }
 
 /// True if everybody may have it: the page without its data.
 bool is_file(std::string_view path) { return path == "/page" || path.starts_with(kFiles); }
@@ -127,27 +127,27 @@ LivePages::LivePages(const Environment& environment, AddSession add_session)
       replays_(std::make_shared<Replays>(environment.options.capture.directory, environment.limits,
                                          std::move(add_session))) {}
 
-const Logins::Login* LivePages::login(const LiveOrder& order) {
+const Logins::Login* LivePages::login(const LiveRequest& order) {
   return logins_.possible() ? logins_.find(cookie_value(order.cookie, cookie_name(order))) : nullptr;
 }
 
-bool LivePages::may_look(const LiveOrder& order) {
+bool LivePages::may_look(const LiveRequest& order) {
   if (environment_.options.admin.page == config::AdminOptions::Page::loopback && order.from_here) return true;
   return knows(order);
 }
 
 /// True if somebody has shown a token, now or when logging in.
-bool LivePages::knows(const LiveOrder& order) {
+bool LivePages::knows(const LiveRequest& order) {
   const std::string_view token = bearer(order.authorization);
   return login(order) != nullptr || (environment_.admin_tokens && environment_.admin_tokens->contain(token));
 }
 
-bool LivePages::may_act(const LiveOrder& order) {
+bool LivePages::may_act(const LiveRequest& order) {
   const Logins::Login* const login = this->login(order);
   return login != nullptr && same_secret(login->csrf, order.csrf);
 }
 
-std::optional<AdminPage> LivePages::too_many_tries(const LiveOrder& order) {
+std::optional<AdminPage> LivePages::too_many_tries(const LiveRequest& order) {
   const std::string_view token = bearer(order.authorization);
   if (!environment_.admin_tokens || token.empty() || is_file(order.path)) return std::nullopt;
   const std::string peer(order.peer);
@@ -164,13 +164,13 @@ std::optional<AdminPage> LivePages::too_many_tries(const LiveOrder& order) {
   return page;
 }
 
-std::optional<AdminPage> LivePages::forgery(const LiveOrder& order) {
+std::optional<AdminPage> LivePages::forgery(const LiveRequest& order) {
   const bool shows = environment_.admin_tokens && environment_.admin_tokens->contain(bearer(order.authorization));
   if (shows || login(order) == nullptr || may_act(order)) return std::nullopt;
   return text_page(kNotYours, "this is not the page that has logged in\n");
 }
 
-std::optional<AdminPage> LivePages::refusal(const LiveOrder& order) {
+std::optional<AdminPage> LivePages::refusal(const LiveRequest& order) {
   if (!environment_.live) return text_page(kNoPage, "this server has no page: its option admin.page is off\n");
   if (is_file(order.path)) return std::nullopt;
   // Browsers say who has caused a request; other programs say nothing.
@@ -184,7 +184,7 @@ std::optional<AdminPage> LivePages::refusal(const LiveOrder& order) {
                                    "admin.token_file others can log in\n");
 }
 
-AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
+AdminPage LivePages::answer(const LiveRequest& order, Attachments& attachments) {
   const std::string_view path = order.path;
   if (path == "/page") {
     AdminPage page = text_page(kFound, "");
@@ -212,18 +212,18 @@ AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
     protocol::Result<std::string> found = pipeline_json(environment_.catalogue, text_in(order.query, "name"));
     return found ? json_page(*std::move(found)) : text_page(kNoPage, found.error().message + "\n");
   }
-  if (path == "/live/image") return image(order, beside);
-  if (path == "/live/why") return why(order, beside);
+  if (path == "/live/image") return image(order, attachments);
+  if (path == "/live/diagnose") return diagnose(order, attachments);
   if (is_events(path)) {  // asked for its head only
     AdminPage page;
     page.content_type = "text/event-stream";
     return page;
   }
-  if (path == "/live/download") return download(order, beside);
-  if (path == "/live/captures" || path == "/live/replay") return replay(order, beside);
+  if (path == "/live/download") return download(order, attachments);
+  if (path == "/live/captures" || path == "/live/replay") return replay(order, attachments);
   if (const auto& images = environment_.live->images(); path == "/live/images" && images) {
-    beside.work = [images, scan = number_in(order.query, "scan").value_or(0),
-                   after = number_in(order.query, "after").value_or(0)] {
+    attachments.work = [images, scan = number_in(order.query, "scan").value_or(0),
+                        after = number_in(order.query, "after").value_or(0)] {
       return json_page(images_json(*images, scan, after));
     };
     return {};
@@ -231,7 +231,7 @@ AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
   return text_page(kNoPage, "the page has no such data\n");
 }
 
-AdminPage LivePages::log_in(const LiveOrder& order) {
+AdminPage LivePages::log_in(const LiveRequest& order) {
   if (!logins_.possible())
     return text_page(kNotYours, "nobody can log in here; the option admin.token_file names those who may\n");
   const Logins::Login* const login = logins_.log_in(bearer(order.authorization));
@@ -246,7 +246,7 @@ AdminPage LivePages::log_in(const LiveOrder& order) {
   return page;
 }
 
-AdminPage LivePages::download(const LiveOrder& order, Beside& beside) {
+AdminPage LivePages::download(const LiveRequest& order, Attachments& attachments) {
   if (!knows(order)) return text_page(kNoLogin, "log in with a token of admin.token_file to take images away\n");
   const RecentImages* const recent = environment_.live->images().get();
   const std::uint64_t scan = number_in(order.query, "scan").value_or(0);
@@ -256,29 +256,29 @@ AdminPage LivePages::download(const LiveOrder& order, Beside& beside) {
     return text_page(kNoPage, fmt::format("'{}' is no number of a series\n", protocol::quotable(wanted)));
   if (recent != nullptr && !format.empty() && format != "mrd") {
     try {
-      beside.file = downloads_.begin({scan, format, series}, *recent, environment_.live->origin(scan));
+      attachments.file = downloads_.begin({scan, format, series}, *recent, environment_.live->origin(scan));
     } catch (const DownloadError& error) {
       return text_page(error.status, std::string(error.what()) + "\n");
     }
     return {};
   }
-  if (recent != nullptr) beside.images = recent->of(scan);
+  if (recent != nullptr) attachments.images = recent->of(scan);
   return text_page(kNoPage,
                    "no image of this scan is kept (any more)\n");  // where there are images, they go out instead
 }
 
-AdminPage LivePages::replay(const LiveOrder& order, Beside& beside) {
+AdminPage LivePages::replay(const LiveRequest& order, Attachments& attachments) {
   if (!knows(order)) return text_page(kNoLogin, "log in with a token of admin.token_file to see and replay captures\n");
   if (!order.posts) {
-    beside.work = [replays = replays_] { return json_page(replays->json()); };
+    attachments.work = [replays = replays_] { return json_page(replays->json()); };
     return {};
   }
   if (auto forged = forgery(order)) return *std::move(forged);
   const std::string pipeline = text_in(order.query, "pipeline");
   if (const auto known = environment_.catalogue.by_name(pipeline); pipeline.empty() || !known)
     return text_page(kNoPage, (pipeline.empty() ? "say which pipeline" : known.error().message) + "\n");
-  beside.work = [replays = replays_, pipeline, capture = text_in(order.query, "capture"),
-                 peer = std::string(order.peer)] {
+  attachments.work = [replays = replays_, pipeline, capture = text_in(order.query, "capture"),
+                      peer = std::string(order.peer)] {
     ReplayRefusal refusal;
     const std::uint64_t session = replays->start(capture, pipeline, peer, refusal);
     if (session == 0) return text_page(refusal.status, refusal.text + "\n");
@@ -289,8 +289,8 @@ AdminPage LivePages::replay(const LiveOrder& order, Beside& beside) {
   return {};
 }
 
-AdminPage LivePages::why(const LiveOrder& order, Beside& beside) {
-  const auto scan = environment_.live->why()->find(number_in(order.query, "scan").value_or(0));
+AdminPage LivePages::diagnose(const LiveRequest& order, Attachments& attachments) {
+  const auto scan = environment_.live->diagnoses()->find(number_in(order.query, "scan").value_or(0));
   if (!scan) return text_page(kNoPage, "this scan is not known (any more)\n");
   const bool coils = number_in(order.query, "coils").value_or(0) == 1;
   // Memory of the text, and of what it is made of: a number of the covariance becomes some 20 bytes, then 6.
@@ -301,15 +301,15 @@ AdminPage LivePages::why(const LiveOrder& order, Beside& beside) {
     page.headers = {{"Retry-After", "1"}};
     return page;
   }
-  beside.paid = std::make_shared<Paid>(answering_, environment_.memory, bytes);
-  beside.work = [scan, coils, images = environment_.live->images()] {
+  attachments.paid = std::make_shared<Paid>(answering_, environment_.memory, bytes);
+  attachments.work = [scan, coils, images = environment_.live->images()] {
     if (coils) scan->want_coil_images();
-    return json_page(why_json(*scan, images.get(), coils));
+    return json_page(diagnosis_json(*scan, images.get(), coils));
   };
   return {};
 }
 
-AdminPage LivePages::image(const LiveOrder& order, Beside& beside) {
+AdminPage LivePages::image(const LiveRequest& order, Attachments& attachments) {
   const RecentImages* const images = environment_.live->images().get();
   if (images == nullptr) return text_page(kNoPage, "this server keeps no images: its option recent_images_mib is 0\n");
   const std::uint64_t scan = number_in(order.query, "scan").value_or(0);
@@ -317,13 +317,13 @@ AdminPage LivePages::image(const LiveOrder& order, Beside& beside) {
   const auto kept = number == 0 ? images->newest(scan) : images->find(scan, number);
   if (!kept) return text_page(kNoPage, "this image is not kept (any more)\n");
   constexpr std::uint64_t kMost = 1 << 20;
-  ViewWish wish;
+  ViewRequest wish;
   wish.z = static_cast<int>(std::min(kMost, number_in(order.query, "z").value_or(0)));
   wish.channel = static_cast<int>(std::min(kMost, number_in(order.query, "channel").value_or(0)));
   if (number_in(order.query, "phase").value_or(0) == 1) wish.part = ViewPart::phase;
   // A viewer that names itself lets the server choose the size.
-  beside.viewer = number_in(order.query, "viewer");
-  if (beside.viewer) wish.shrink = viewers_.shrink(*beside.viewer);
+  attachments.viewer = number_in(order.query, "viewer");
+  if (attachments.viewer) wish.shrink = viewers_.shrink(*attachments.viewer);
   // Planes that are on their way to slow readers take no memory that scans could have; one may be larger than all.
   constexpr std::uint64_t kMostAnswering = 128 << 20;
   const std::uint64_t bytes = view_bytes(*kept, wish);
@@ -332,8 +332,8 @@ AdminPage LivePages::image(const LiveOrder& order, Beside& beside) {
     page.headers = {{"Retry-After", "1"}};
     return page;
   }
-  beside.paid = std::make_shared<Paid>(answering_, environment_.memory, bytes);
-  beside.work = [kept, wish] {
+  attachments.paid = std::make_shared<Paid>(answering_, environment_.memory, bytes);
+  attachments.work = [kept, wish] {
     AdminPage page;
     page.content_type = "application/octet-stream";
     page.body = view_of(*kept, wish);

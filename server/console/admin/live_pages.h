@@ -14,12 +14,12 @@
 #include "server/console/admin/logins.h"
 #include "server/console/admin/viewers.h"
 #include "server/console/download/download.h"
-#include "server/console/replay/replay.h"
+#include "server/console/replay/replays.h"
 
 namespace echotrain::server {
 
 /// A request to the live page, with all that the answer depends on.
-struct LiveOrder {
+struct LiveRequest {
   std::string_view path, query;  ///< "/live/image", "scan=7&image=12"
   std::string_view authorization, cookie, csrf, fetch_site;
   std::string_view peer;  ///< address:port, for the log
@@ -42,12 +42,12 @@ class LivePages {
   LivePages(const Environment& environment, AddSession add_session);
 
   /// Returns 429 for an address that has shown many wrong tokens, whatever it asks for that takes one (a rate limit).
-  std::optional<AdminPage> too_many_tries(const LiveOrder& order);
+  std::optional<AdminPage> too_many_tries(const LiveRequest& order);
   /// Returns 404 where there is no page, 403 for requests that another site's page has caused, 401 for those who must
   /// log in first.
-  std::optional<AdminPage> refusal(const LiveOrder& order);
+  std::optional<AdminPage> refusal(const LiveRequest& order);
   /// What goes out beside an answer, or in its place.
-  struct Beside {
+  struct Attachments {
     std::optional<std::uint64_t> viewer;  ///< for whom an image is, which may be made smaller when its link is slow
     std::vector<std::shared_ptr<const KeptImage>> images{};  ///< to be sent instead of the page (send_images())
     std::shared_ptr<Download> file{};                        ///< the same, of what is made of images (send_download())
@@ -56,25 +56,25 @@ class LivePages {
     std::shared_ptr<const void> paid{};  ///< memory of the page; to be kept until it has been sent
   };
   /// Answers a request. Precondition: is_live(order.path), not is_events(), and no refusal.
-  AdminPage answer(const LiveOrder& order, Beside& beside);
+  AdminPage answer(const LiveRequest& order, Attachments& attachments);
   /// True if the request comes from somebody who is logged in and, as the word against forgery shows, from the page.
-  bool may_act(const LiveOrder& order);
+  bool may_act(const LiveRequest& order);
   /// Returns 403 for what the browser of somebody who is logged in sends without that word. Nothing for those with a
   /// token, and for those who are not logged in: refusal() says whether these may look.
-  std::optional<AdminPage> forgery(const LiveOrder& order);
+  std::optional<AdminPage> forgery(const LiveRequest& order);
 
   Viewers& viewers() { return viewers_; }
   const std::string& state() { return state_.text(environment_); }
 
  private:
-  const Logins::Login* login(const LiveOrder& order);
-  bool may_look(const LiveOrder& order);
-  AdminPage log_in(const LiveOrder& order);
-  AdminPage image(const LiveOrder& order, Beside& beside);
-  AdminPage download(const LiveOrder& order, Beside& beside);
-  AdminPage replay(const LiveOrder& order, Beside& beside);
-  AdminPage why(const LiveOrder& order, Beside& beside);
-  bool knows(const LiveOrder& order);
+  const Logins::Login* login(const LiveRequest& order);
+  bool may_look(const LiveRequest& order);
+  AdminPage log_in(const LiveRequest& order);
+  AdminPage image(const LiveRequest& order, Attachments& attachments);
+  AdminPage download(const LiveRequest& order, Attachments& attachments);
+  AdminPage replay(const LiveRequest& order, Attachments& attachments);
+  AdminPage diagnose(const LiveRequest& order, Attachments& attachments);
+  bool knows(const LiveRequest& order);
 
   const Environment& environment_;
   Logins logins_;

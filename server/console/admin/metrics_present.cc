@@ -56,13 +56,13 @@ class Families {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-void add_sessions(Families& families, const SessionBoard& board) {
+void add_sessions(Families& families, const SessionRegistry& registry) {
   constexpr SessionState kStates[] = {SessionState::connecting, SessionState::waiting, SessionState::refused,
                                       SessionState::scanning,   SessionState::paused,  SessionState::finishing,
                                       SessionState::closing,    SessionState::stuck};
   std::map<SessionState, double> counts;
   double queued = 0;
-  for (const auto& session : board.list()) {
+  for (const auto& session : registry.list()) {
     ++counts[session->state];
     queued += static_cast<double>(session->queues->used());
   }
@@ -91,7 +91,7 @@ void add_progress(Families& families, const Environment& environment) {
   for (const numerics::Backend backend : {numerics::Backend::cpu, numerics::Backend::cuda}) {
     const Labels labels{{"backend", numerics::to_string(backend)}};
     double longest = 0;
-    for (const auto& session : environment.board->list())
+    for (const auto& session : environment.session_registry->list())
       if (session->state != SessionState::stuck && session->backend() == numerics::to_string(backend))
         longest = std::max(longest, session->step_s.load());
     families.gauge("echotrain_step_seconds", "How long a scan has computed without a sign of life, the longest one.",
@@ -115,7 +115,7 @@ void add_cache(Families& families, const char* cache, const CacheCounts& counts)
 
 void add_memory(Families& families, const Environment& environment) {
   double held = 0;
-  for (const auto& session : environment.board->list()) held += static_cast<double>(session->queues->held());
+  for (const auto& session : environment.session_registry->list()) held += static_cast<double>(session->queues->held());
   families.gauge("echotrain_memory_bytes", "Memory that all sessions hold: queues and arrays, without the GPU's.", {},
                  held);
   families.gauge("echotrain_memory_taken_bytes",
@@ -207,7 +207,7 @@ std::vector<prometheus::MetricFamily> present_values(const Environment& environm
   families.counter("echotrain_log_suppressed_total",
                    "Lines about clients that were left out of the log, because they were too many.", {},
                    static_cast<double>(environment.log_bounds->left_out()));
-  add_sessions(families, *environment.board);
+  add_sessions(families, *environment.session_registry);
   add_places(families, *environment.compute);
   add_progress(families, environment);
   add_memory(families, environment);

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gadgets/numerics/core/device_memory.h"
-#include "server/console/live/live_board.h"
+#include "server/console/live/live_scan_registry.h"
 #include "server/scan/queries.h"
 
 namespace echotrain::server {
@@ -38,7 +38,7 @@ const std::string& LiveState::text(const Environment& environment) {
   made_ = now;
   nlohmann::ordered_json json = environment.live->json();
   std::uint64_t queued = 0;
-  for (const auto& session : environment.board->list()) queued += session->queues->used();
+  for (const auto& session : environment.session_registry->list()) queued += session->queues->used();
   nlohmann::ordered_json gpus = nlohmann::ordered_json::array(), places = gpus;
   for (const numerics::DeviceMemory& gpu : numerics::device_memory()) {
     nlohmann::ordered_json one{

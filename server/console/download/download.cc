@@ -71,7 +71,7 @@ class Placed final : public Download {
 
 }  // namespace
 
-std::shared_ptr<Download> Downloads::begin(const DownloadOrder& order, const RecentImages& images,
+std::shared_ptr<Download> Downloads::begin(const DownloadRequest& order, const RecentImages& images,
                                            std::shared_ptr<const ScanOrigin> origin) const {
   constexpr std::string_view kFormats[] = {"hdf5", "nifti", "png", "dicom"};
   if (std::find(std::begin(kFormats), std::end(kFormats), order.format) == std::end(kFormats))

@@ -38,7 +38,7 @@ class Download {
   std::string_view type_ = "application/zip";
 };
 
-struct DownloadOrder {
+struct DownloadRequest {
   std::uint64_t scan = 0;
   std::string_view format;                ///< "hdf5", "nifti", "png", "dicom"
   std::optional<std::uint64_t> series{};  ///< one of them; nothing: all
@@ -51,7 +51,7 @@ class Downloads {
 
   explicit Downloads(std::shared_ptr<numerics::MemoryBudget> budget) : budget_(std::move(budget)) {}
   /// Begins a download. `origin` (null: not known any more) is what DICOM tells of the scan. Throws DownloadError.
-  std::shared_ptr<Download> begin(const DownloadOrder& order, const RecentImages& images,
+  std::shared_ptr<Download> begin(const DownloadRequest& order, const RecentImages& images,
                                   std::shared_ptr<const ScanOrigin> origin) const;
 
  private:

@@ -22,11 +22,11 @@ int make_memory_file(std::string& path) {
 
 MemoryFile::MemoryFile(std::shared_ptr<numerics::MemoryBudget> budget)
     : budget_(std::move(budget)), path_("/dev/shm/echotrain-XXXXXX"), descriptor_(make_memory_file(path_)) {
-  budget_->offer(*this);
+  budget_->add_evictable(*this);
 }
 
 MemoryFile::~MemoryFile() {
-  budget_->withdraw(*this);
+  budget_->remove_evictable(*this);
   hide();
   ::close(descriptor_);
   budget_->give(paid_);
@@ -77,7 +77,7 @@ std::optional<std::uint64_t> MemoryFile::unused_since() const {
   return sealed_;
 }
 
-void MemoryFile::drop(std::uint64_t) {
+void MemoryFile::evict(std::uint64_t) {
   const std::scoped_lock lock(mutex_);
   if (sealed_ == 0 || gone_) return;
   gone_ = ::ftruncate(descriptor_, 0) == 0;

@@ -14,7 +14,7 @@ namespace echotrain::server {
 
 /// A file in /dev/shm, for its owner only. Its bytes are paid for before they are written. Once sealed, it goes when
 /// somebody else needs the memory.
-class MemoryFile final : public numerics::Droppable {
+class MemoryFile final : public numerics::Evictable {
  public:
   /// Throws std::system_error when the system gives none.
   explicit MemoryFile(std::shared_ptr<numerics::MemoryBudget> budget);
@@ -33,7 +33,7 @@ class MemoryFile final : public numerics::Droppable {
   std::optional<std::string> read(std::uint64_t offset, std::size_t most) const;
 
   std::optional<std::uint64_t> unused_since() const override;
-  void drop(std::uint64_t wanted) override;
+  void evict(std::uint64_t wanted) override;
 
  private:
   const std::shared_ptr<numerics::MemoryBudget> budget_;

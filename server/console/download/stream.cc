@@ -79,7 +79,7 @@ asio::awaitable<void> send_images(boost::beast::tcp_stream& stream,
 
 asio::awaitable<std::optional<DownloadError>> send_download(boost::beast::tcp_stream& stream,
                                                             std::shared_ptr<Download> download, asio::thread_pool& pool,
-                                                            StreamHow how) {
+                                                            StreamOptions how) {
   std::string piece;
   bool whole = false;
   std::optional<DownloadError> failure;

@@ -22,7 +22,7 @@ asio::awaitable<void> send_images(boost::beast::tcp_stream& stream,
                                   std::vector<std::shared_ptr<const KeptImage>> images, bool head_only,
                                   std::chrono::milliseconds patience);
 
-struct StreamHow {
+struct StreamOptions {
   bool head_only = false;
   bool pieces = true;  ///< the client knows HTTP/1.1, so that it can tell a file that ends early from a whole one
   std::chrono::milliseconds patience{};
@@ -34,6 +34,6 @@ struct StreamHow {
 /// nothing more, and no more is made for it. `head_only`: only whether there is a file, and its name.
 asio::awaitable<std::optional<DownloadError>> send_download(boost::beast::tcp_stream& stream,
                                                             std::shared_ptr<Download> download, asio::thread_pool& pool,
-                                                            StreamHow how);
+                                                            StreamOptions how);
 
 }  // namespace echotrain::server

@@ -147,7 +147,7 @@ std::vector<float> plane_values(const protocol::Image& image, std::size_t channe
   return plane_of(image, channel, z, part).values;
 }
 
-std::string view_of(const KeptImage& kept, const ViewWish& wish) {
+std::string view_of(const KeptImage& kept, const ViewRequest& wish) {
   const protocol::ImageHeader& head = kept.image.head;
   const auto within = [](int value, std::size_t count) {
     return std::min(static_cast<std::size_t>(std::max(0, value)), std::max<std::size_t>(1, count) - 1);
@@ -181,7 +181,7 @@ std::string view_of(const KeptImage& kept, const ViewWish& wish) {
   return out;
 }
 
-std::uint64_t view_bytes(const KeptImage& kept, const ViewWish& wish) {
+std::uint64_t view_bytes(const KeptImage& kept, const ViewRequest& wish) {
   constexpr std::uint64_t kHead = 2048;
   const auto shrink = static_cast<std::uint64_t>(std::max(1, wish.shrink));
   const auto pixels = [&](std::size_t a) { return (kept.image.head.matrix_size[a] + shrink - 1) / shrink; };

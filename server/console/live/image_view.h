@@ -12,7 +12,7 @@ namespace echotrain::server {
 
 enum class ViewPart { magnitude, phase };
 
-struct ViewWish {
+struct ViewRequest {
   int channel = 0, z = 0;               ///< what is beyond the image is its last one
   ViewPart part = ViewPart::magnitude;  ///< of complex pixels
   int shrink = 1;                       ///< 1, 2, 4, 8: this many pixels along x and y become one
@@ -26,7 +26,7 @@ std::vector<float> plane_values(const protocol::Image& image, std::size_t channe
 /// [y, x] as float32, all little-endian. The object has what the page says of the image: counters, place, size, the
 /// least and the largest value of the plane ("low", "high", of its finite pixels), "width" and "height" of what is
 /// sent. Smaller planes hold the means of the pixels that they stand for; of phases, one of these pixels.
-std::string view_of(const KeptImage& image, const ViewWish& wish);
+std::string view_of(const KeptImage& image, const ViewRequest& wish);
 
 /// {"first": 3, "more": false, "images": [{"number", "series", "type", "slice", ...}]} of a session's images with
 /// numbers above `after`, in the order in which they came, at most kMostListed. "first": the oldest that is kept, 0
@@ -34,6 +34,6 @@ std::string view_of(const KeptImage& image, const ViewWish& wish);
 std::string images_json(const RecentImages& images, std::uint64_t session, std::uint64_t after);
 inline constexpr std::size_t kMostListed = 256;
 /// Bytes that view_of() will give, about.
-std::uint64_t view_bytes(const KeptImage& image, const ViewWish& wish);
+std::uint64_t view_bytes(const KeptImage& image, const ViewRequest& wish);
 
 }  // namespace echotrain::server

@@ -57,13 +57,13 @@ std::string without_subject(const std::string& attributes) {
 }  // namespace
 
 LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images,
-                   LastMinute& delays, bool subject, std::shared_ptr<WhyScan> why)
+                   RecentLatency& delays, bool subject, std::shared_ptr<ScanDiagnosis> why)
     : status_(std::move(status)),
       client_(counted_text(status_->peer)),
       images_(std::move(images)),
       delays_(delays),
       subject_(subject),
-      why_(std::move(why)) {}
+      diagnosis_(std::move(why)) {}
 
 void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
                      std::string_view occasion) {
@@ -74,7 +74,7 @@ void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, 
     times->resize(std::min(times->size(), kMostTimes));
     times->shrink_to_fit();
   }
-  if (why_) why_->begin(pipeline, header, unit);
+  if (diagnosis_) diagnosis_->begin(pipeline, header, unit);
   KspacePicture picture(header, unit);
   const std::string key = fmt::format("session {} of {}", id(), began_.time_since_epoch().count());
   const std::scoped_lock lock(mutex_);
@@ -91,8 +91,8 @@ void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, 
 
 // Lets those who look on see what the scan's thread and its gadgets do.
 void LiveScan::watch(Pipeline& pipeline, numerics::Context& compute) {
-  if (!why_) return;
-  WhyScan& why = *why_;
+  if (!diagnosis_) return;
+  ScanDiagnosis& why = *diagnosis_;
   pipeline.watch({[&why](const FrameTimes& times, const std::vector<std::string>& names) { why.frame(times, names); },
                   [&why, &compute](const AnyGadget& gadget, const Item& item) { why.item(gadget, item, compute); }});
   compute.cache<ScanView>() = {
@@ -101,7 +101,7 @@ void LiveScan::watch(Pipeline& pipeline, numerics::Context& compute) {
 }
 
 void LiveScan::readouts(const std::vector<protocol::Acquisition>& batch) {
-  if (why_) why_->readouts(batch);
+  if (diagnosis_) diagnosis_->readouts(batch);
   const std::scoped_lock lock(mutex_);
   for (const protocol::Acquisition& readout : batch) {
     if (protocol::readout_kind(readout.head) != protocol::ReadoutKind::imaging) continue;
@@ -124,7 +124,7 @@ void LiveScan::image(const protocol::Image& image) {
 
 void LiveScan::sent(const ImageLatency& latency) {
   delays_.add(latency.until_sent());
-  if (why_) why_->sent(latency);
+  if (diagnosis_) diagnosis_->sent(latency);
 }
 
 void LiveScan::error(const protocol::Error& error) {

@@ -17,10 +17,10 @@
 #include "protocol/data/result.h"
 #include "protocol/dicom/study.h"
 #include "server/console/live/kspace_picture.h"
-#include "server/console/live/last_minute.h"
 #include "server/console/live/recent_images.h"
-#include "server/console/live/why_scan.h"
-#include "server/metrics/onlookers.h"
+#include "server/console/live/recent_latency.h"
+#include "server/console/live/scan_diagnosis.h"
+#include "server/metrics/scan_observer.h"
 #include "server/metrics/session_status.h"
 
 namespace echotrain::server {
@@ -32,17 +32,17 @@ struct ScanOrigin {
 };
 
 /// One session and its scan. Thread-safe; none of its calls waits for anybody who looks.
-class LiveScan final : public ScanOnlooker {
+class LiveScan final : public ScanObserver {
  public:
   /// `images` may be null: none are kept. `subject`: show the patient's name where the header has one. `delays`
   /// outlives this.
-  LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images, LastMinute& delays,
-           bool subject, std::shared_ptr<WhyScan> why = nullptr);
+  LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images, RecentLatency& delays,
+           bool subject, std::shared_ptr<ScanDiagnosis> why = nullptr);
 
   std::uint64_t id() const { return status_->id; }
   const std::string& client() const { return client_; }
-  /// For the view "Why"; null: nobody asks.
-  const std::shared_ptr<WhyScan>& why() const { return why_; }
+  /// For the view "Diagnose"; null: nobody asks.
+  const std::shared_ptr<ScanDiagnosis>& diagnosis() const { return diagnosis_; }
 
   /// A scan begins. A session that begins another one shows that one.
   void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
@@ -68,9 +68,9 @@ class LiveScan final : public ScanOnlooker {
   const std::shared_ptr<const SessionStatus> status_;
   const std::string client_;  // its address, as it is counted
   const std::shared_ptr<RecentImages> images_;
-  LastMinute& delays_;
+  RecentLatency& delays_;
   const bool subject_;
-  const std::shared_ptr<WhyScan> why_;
+  const std::shared_ptr<ScanDiagnosis> diagnosis_;
   const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
 
   mutable std::mutex mutex_;

@@ -66,12 +66,12 @@ class RecentImages::SparePixels : public std::enable_shared_from_this<SparePixel
 
 RecentImages::RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::MemoryBudget> budget)
     : bound_(bound_bytes), budget_(std::move(budget)), spare_(std::make_shared<SparePixels>()) {
-  budget_->offer(*this);
+  budget_->add_evictable(*this);
   thread_ = std::thread([this] { copy_all(); });
 }
 
 RecentImages::~RecentImages() {
-  budget_->withdraw(*this);
+  budget_->remove_evictable(*this);
   {
     const std::scoped_lock lock(waiting_mutex_);
     ending_ = true;
@@ -234,7 +234,7 @@ std::optional<std::uint64_t> RecentImages::unused_since() const {
   return since;
 }
 
-void RecentImages::drop(std::uint64_t wanted) {
+void RecentImages::evict(std::uint64_t wanted) {
   std::vector<std::shared_ptr<KeptImage>> dropped;  // freed after the lock
   {
     const std::scoped_lock lock(mutex_);

@@ -37,9 +37,9 @@ struct KeptImage {
 };
 
 /// Keeps images up to a bound, which is within the one budget: a scan that needs the memory gets it. Where room is
-/// short, the client that has most loses its oldest (as in keep_equal_parts): one with no more than an equal part loses
-/// none to others. Thread-safe.
-class RecentImages final : public numerics::Droppable {
+/// short, the client that has most loses its oldest (as in evict_to_fair_share): one with no more than an equal part
+/// loses none to others. Thread-safe.
+class RecentImages final : public numerics::Evictable {
  public:
   /// Not 0.
   RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::MemoryBudget> budget);
@@ -71,7 +71,7 @@ class RecentImages final : public numerics::Droppable {
   std::uint64_t bound() const { return bound_; }
 
   std::optional<std::uint64_t> unused_since() const override;
-  void drop(std::uint64_t wanted) override;
+  void evict(std::uint64_t wanted) override;
 
  private:
   struct Waiting {

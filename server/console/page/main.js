@@ -8,13 +8,13 @@ import { Pipelines } from "./pipelines.js";
 import { Replay } from "./replay.js";
 import { showEnded, showScans } from "./scans.js";
 import { Viewer } from "./viewer.js";
-import { Why } from "./why.js";
+import { Diagnose } from "./diagnose.js";
 
-const kViews = ["now", "why", "before", "pipelines"];
+const kViews = ["now", "diagnose", "history", "pipelines"];
 
 let state = null;
 const viewer = new Viewer();
-const why = new Why();
+const diagnose = new Diagnose();
 
 const actions = {
   async stop(scan) {
@@ -33,7 +33,7 @@ function show() {
   showMachine(state);
   showScans(state, actions, login.loggedIn);
   showEnded(state, actions, login.loggedIn);
-  why.update(state);
+  diagnose.update(state);
 }
 
 const login = new Login(() => {
@@ -68,8 +68,8 @@ function showView(wanted) {
     document.querySelector(`[data-view="${name}"]`).setAttribute("aria-pressed", name === wanted);
   }
   if (wanted === "pipelines") pipelines.show();
-  if (wanted === "before") replay.show();
-  if (wanted === "why") show();
+  if (wanted === "history") replay.show();
+  if (wanted === "diagnose") show();
 }
 
 for (const button of document.querySelectorAll("[data-view]"))

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "gadgets/engine/host/exposed.h"
+#include "gadgets/engine/host/exposed_parameters.h"
 #include "protocol/data/text.h"
 #include "server/console/pipelines/chain_json.h"
 
@@ -32,7 +32,7 @@ ordered_json graph_json(const PipelinePlan& plan, const Registry& registry) {
   const PipelinePlan* const accelerated = plan.accelerated();
   out["accelerated"] = accelerated == nullptr ? ordered_json() : chain_json(accelerated->chain(), registry);
   out["exposes"] = ordered_json::array();
-  for (const Exposed& each : exposed_of(plan.spec(), registry))
+  for (const ExposedParameter& each : exposed_of(plan.spec(), registry))
     out["exposes"].push_back({{"id", each.spec.id},
                               {"sets", each.info.name},
                               {"allowed", each.info.allowed()},
@@ -42,7 +42,7 @@ ordered_json graph_json(const PipelinePlan& plan, const Registry& registry) {
 
 }  // namespace
 
-std::string pipelines_json(const Catalogue& catalogue) {
+std::string pipelines_json(const PipelineCatalogue& catalogue) {
   std::vector<const config::PipelineSpec*> all;
   for (const config::PipelineSpec& spec : catalogue.library().all()) all.push_back(&spec);
   std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
@@ -51,17 +51,17 @@ std::string pipelines_json(const Catalogue& catalogue) {
   return dump({{"pipelines", std::move(list)}, {"longest_text", kLongestPipelineText}});
 }
 
-protocol::Result<std::string> pipeline_json(const Catalogue& catalogue, std::string_view name) {
-  const protocol::Result<Catalogue::Plan> plan = catalogue.by_name(name);
+protocol::Result<std::string> pipeline_json(const PipelineCatalogue& catalogue, std::string_view name) {
+  const protocol::Result<PipelineCatalogue::Plan> plan = catalogue.by_name(name);
   if (!plan) return plan.error();
   ordered_json out = graph_json(**plan, catalogue.registry());
   out["text"] = (*plan)->spec().text;
   return dump(out);
 }
 
-std::string checked_json(const Catalogue& catalogue, std::string_view text) {
+std::string checked_json(const PipelineCatalogue& catalogue, std::string_view text) {
   try {
-    const Catalogue::Plan plan = catalogue.check(config::read_pipeline(text, "this text"));
+    const PipelineCatalogue::Plan plan = catalogue.check(config::read_pipeline(text, "this text"));
     ordered_json out{{"ok", true}};
     out.update(graph_json(*plan, catalogue.registry()));
     return dump(out);

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/coils/coil.h"
 #include "tests/bench/nufft/nufft_copy_coils.h"
 #include "tests/bench/timing.h"

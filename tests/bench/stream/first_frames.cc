@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
 #include "clients/cpp/connection/scan_source.h"
 #include "clients/cpp/images/image_report.h"
 #include "clients/cpp/simulate/simulate.h"

@@ -134,7 +134,7 @@ TEST_P(CalibrationLinesTest, EmbeddedLinesOfEachSliceAndSet) {
     EXPECT_EQ(got.data[i], as_block(scan, band.at({key.slice, key.set}), 0, 8));
   }
   EXPECT_EQ(ids.size(), 4u);
-  EXPECT_EQ(got.out.said(protocol::Level::info, "not used for images"), 0);  // lines 7 and 9 are (PutBack)
+  EXPECT_EQ(got.out.said(protocol::Level::info, "not used for images"), 0);  // lines 7 and 9 are (AcsReinsertion)
   EXPECT_EQ(blocks(announced(""), scan, here()).out.said(protocol::Level::info, "not used for images"), 1);
 }
 

@@ -1,7 +1,7 @@
 // The middle of reference lines against direct sums in float64, and maps that are kept within a bound.
 #include "gadgets/least_squares/middle_of_block.h"
 
-#include "gadgets/least_squares/kept_maps.h"
+#include "gadgets/least_squares/coil_map_cache.h"
 #include "tests/gadgets/scan.h"
 
 namespace echotrain::testing {
@@ -145,7 +145,7 @@ TEST_P(MiddleOfBlockTest, MapsThatWereNotUsedForLongestGoFirst) {
   numerics::Context compute(GetParam(), test_resources());
   const numerics::Shape shape{2, 1, 4, 4};
   const std::uint64_t one = 32 * sizeof(cfloat);
-  KeptMaps kept(2 * one);
+  CoilMapCache kept(2 * one);
   for (const std::uint64_t block : {1, 2}) kept.keep(block, compute.zeros<cfloat>(shape));
   ASSERT_NE(kept.find(1, shape), nullptr);
   kept.keep(3, compute.zeros<cfloat>(shape));

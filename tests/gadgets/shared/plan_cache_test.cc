@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "gadgets/shared/scan_port.h"
+#include "gadgets/shared/scan_environment.h"
 #include "gadgets/shared/trajectory_store.h"
 #include "tests/support/resources.h"
 
@@ -342,7 +342,7 @@ TEST(DeviceCache, WhoWaitsPassesOverAMakerThatHangs) {
 /// One session of a client.
 struct Client {
   explicit Client(const std::string& name) : session(Backend::cpu, test_resources()) {
-    session.cache<ScanPort>().client = name;
+    session.cache<ScanEnvironment>().client = name;
   }
   /// True if it was there.
   bool finds(DeviceCache<TokenRequest>& cache, int number, std::uint64_t held = 100) {
@@ -417,7 +417,7 @@ TEST(DeviceCache, IsBoundedInNumber) {
 }
 
 TEST(DeviceCache, PartsOfClientsHoldForTheNumberToo) {
-  DeviceCache<TokenRequest> cache(1 << 30, std::make_shared<numerics::MemoryBudget>(), kPartLapses, 10);
+  DeviceCache<TokenRequest> cache(1 << 30, std::make_shared<numerics::MemoryBudget>(), kShareLapses, 10);
   Client a("A"), b("B");
   for (const int number : {1, 2, 3, 4}) EXPECT_FALSE(a.finds(cache, number));
   for (int number = 100; number < 150; ++number) b.finds(cache, number, 1);
@@ -428,10 +428,10 @@ TEST(DeviceCache, PartsOfClientsHoldForTheNumberToo) {
 }
 
 /// Counts how often a budget looks through all that is kept.
-class Walks final : public numerics::DroppableOfClients {
+class Walks final : public numerics::ClientEvictable {
  public:
-  explicit Walks(numerics::MemoryBudget& budget) : budget_(budget) { budget_.offer(*this); }
-  ~Walks() override { budget_.withdraw(*this); }
+  explicit Walks(numerics::MemoryBudget& budget) : budget_(budget) { budget_.add_evictable(*this); }
+  ~Walks() override { budget_.remove_evictable(*this); }
   int count() const { return count_; }
 
  private:
@@ -439,9 +439,9 @@ class Walks final : public numerics::DroppableOfClients {
     ++count_;
     return std::nullopt;
   }
-  void drop(std::uint64_t) override {}
+  void evict(std::uint64_t) override {}
   Shares shares() const override { return {}; }
-  void drop_of(const std::string&, std::uint64_t) override {}
+  void evict_of(const std::string&, std::uint64_t) override {}
   numerics::MemoryBudget& budget_;
   mutable int count_ = 0;
 };
@@ -475,7 +475,7 @@ TEST(DeviceCache, ThousandsOfThingsGoInAFewWalks) {
   const int before = walks.count();
   for (int i = 0; i < 1000; ++i) hungry.take(1000);
   EXPECT_LE(walks.count() - before, 40);
-  budget->drop_unused();
+  budget->evict_unused();
   EXPECT_EQ(plans.plans() + operators.plans(), 0u);
   EXPECT_TRUE(trajectories.find("A", std::to_string(kThings - 1)).empty());
 }

@@ -187,7 +187,7 @@ def test_a_refused_scan_says_why(page, server):
         client.sendall(wire.config_file(name))
         while client.recv(1 << 16):
             pass
-    page.click("[data-view=before]")
+    page.click("[data-view=history]")
     page.until(lambda: "bad-config" in page.text(".ended .error"), "the reason")
     assert "none<b>such</b>" in page.text(".ended .error")
     assert page.script("return document.querySelectorAll('.ended b').length") == 0
@@ -238,7 +238,7 @@ def test_accessibility(page, server):
     scanner = Scanner(server)
     scanner.lines(0, MATRIX)
     page.until(lambda: page.data(".picture canvas", "image") == "1", "the image")
-    for view in ("now", "before"):
+    for view in ("now", "history"):
         page.click(f"[data-view={view}]")
         page.require_accessible()
         if view == "now":

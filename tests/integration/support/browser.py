@@ -58,7 +58,7 @@ class Page:
         self.driver.save_screenshot(str(self.shots / f"{name}.png"))
 
     def picture(self, name, of=None, scale=1.0):
-        """A picture of the window, or of a whole element, for docs/: `ECHOTRAIN_PICTURES=docs ./run test -R 'live_page|why_view'`."""
+        """A picture of the window, or of a whole element, for docs/: `ECHOTRAIN_PICTURES=docs ./run test -R 'live_page|diagnose_view'`."""
         folder = os.environ.get("ECHOTRAIN_PICTURES")
         if not folder:
             return

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "protocol/data/xml_scan.h"
+#include "protocol/data/xml_check.h"
 
 namespace echotrain::protocol::test {
 namespace {
@@ -301,10 +301,10 @@ TEST(HeaderXml, TagsAndAttributesAreCountedBeforeTheyAreParsed) {
   expect_refused(parse_header(many + "/>", Limits{}), "more than 131072 tags");
   Limits few;
   few.xml_items = 2;
-  EXPECT_FALSE(xml_danger("<a b='='/><c>=</c>", Limits{}));
-  EXPECT_FALSE(xml_danger("<a b='='/>=", few));
-  EXPECT_TRUE(xml_danger("<a b='='/><c/>", few));
-  EXPECT_TRUE(xml_danger("<a></a><b/>", few));
+  EXPECT_FALSE(xml_problem("<a b='='/><c>=</c>", Limits{}));
+  EXPECT_FALSE(xml_problem("<a b='='/>=", few));
+  EXPECT_TRUE(xml_problem("<a b='='/><c/>", few));
+  EXPECT_TRUE(xml_problem("<a></a><b/>", few));
 }
 
 TEST(HeaderXml, TextThatIsNoHeader) {

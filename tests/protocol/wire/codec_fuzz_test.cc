@@ -5,7 +5,7 @@
 #include <random>
 
 #include "protocol/data/header.h"
-#include "protocol/data/xml_scan.h"
+#include "protocol/data/xml_check.h"
 #include "protocol/files/stream_file.h"
 #include "tests/protocol/wire_bytes.h"
 

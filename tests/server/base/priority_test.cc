@@ -25,15 +25,15 @@ int nice_now() { return ::getpriority(PRIO_PROCESS, 0); }
 TEST(Priority, ThreadsThatComputeGoAfterThoseThatMoveBytes) {
   const int process = nice_now();
   std::jthread([&] {
-    go_first();
+    raise_priority();
     const int first = nice_now();
     EXPECT_TRUE(first == process - 5 || first == process) << "where it is not allowed";
     std::jthread([&] {
-      go_after(0);
+      lower_priority(0);
       EXPECT_EQ(nice_now(), process) << "though the thread that started it goes first";
-      go_after(3);
+      lower_priority(3);
       EXPECT_EQ(nice_now(), std::min(19, process + 3));
-      yield_no_more(this_thread());
+      stop_yielding(this_thread());
       if (first < process) {
         EXPECT_EQ(nice_now(), process);
       }
@@ -55,15 +55,15 @@ TEST(Priority, WhoWakesTakesTheCoreOfThoseThatCompute) {
   std::jthread([] {
     const std::uint64_t of_kernel = slice_now();
     if (of_kernel == 0) GTEST_SKIP() << "this kernel gives threads no slices of their own";
-    go_first();
+    raise_priority();
     const std::uint64_t moves_bytes = slice_now();
     EXPECT_LT(moves_bytes, of_kernel);
     std::jthread([&] {
       EXPECT_EQ(slice_now(), moves_bytes) << "of the thread that started it";
-      go_after(0);
+      lower_priority(0);
       const std::uint64_t computes = slice_now();
       EXPECT_GT(computes, of_kernel);
-      go_after(3);
+      lower_priority(3);
       EXPECT_GT(slice_now(), computes);
     }).join();
   }).join();
@@ -89,7 +89,7 @@ TEST(Priority, WhoHasNoCoreWaitsForOne) {
     ASSERT_EQ(::sched_setscheduler(0, SCHED_IDLE, &none), 0);
     begun = true;
     while (!ended) continue;
-    starved = waited_for_core(this_thread());
+    starved = run_queue_delay(this_thread());
   });
   while (!begun) std::this_thread::yield();
   std::jthread([&] {
@@ -101,11 +101,11 @@ TEST(Priority, WhoHasNoCoreWaitsForOne) {
   last.join();
   std::jthread([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
-    slept = waited_for_core(this_thread());
+    slept = run_queue_delay(this_thread());
   }).join();
   EXPECT_GE(starved, std::chrono::milliseconds(200)) << "half: it may have had the core while others took it";
   EXPECT_LT(slept, starved);
-  EXPECT_EQ(waited_for_core(0), std::chrono::nanoseconds(0)) << "there is no such thread";
+  EXPECT_EQ(run_queue_delay(0), std::chrono::nanoseconds(0)) << "there is no such thread";
 }
 
 /// A step of nice(2) divides a thread's share by 1.25.

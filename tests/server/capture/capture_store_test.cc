@@ -87,7 +87,7 @@ TEST(CaptureStore, FilesHoldExactlyWhatWasAppended) {
   std::vector<std::string> sent(3);
   std::vector<std::string> names;
   {
-    CaptureStore store(capture_to(folder), std::make_shared<Memory>(UINT64_MAX), capricious());
+    CaptureStore store(capture_to(folder), std::make_shared<QueueMemory>(UINT64_MAX), capricious());
     std::vector<std::shared_ptr<Capture>> captures;
     for (std::uint64_t i = 0; i < sent.size(); ++i) captures.push_back(store.open(i, nothing));
     for (int part = 0; part < 600; ++part) {
@@ -147,7 +147,7 @@ TEST(CaptureStore, QueueIsBoundedAndCounted) {
   const TemporaryFolder folder;
   Options options = capture_to(folder);
   options.queue_mib = 1;
-  const auto memory = std::make_shared<Memory>(UINT64_MAX);
+  const auto memory = std::make_shared<QueueMemory>(UINT64_MAX);
   std::atomic<int> woken = 0;
   Gate gate;
   std::string sent;

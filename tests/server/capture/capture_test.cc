@@ -453,7 +453,7 @@ TEST(CaptureStore, ADiskThatDoesNotSynchroniseKeepsABoundedNumberOfFilesOpen) {
   Options options = capture_to(folder);
   options.queue_mib = 1;
   HeldSync held;
-  const auto memory = std::make_shared<Memory>(UINT64_MAX);
+  const auto memory = std::make_shared<QueueMemory>(UINT64_MAX);
   std::string name;
   {
     CaptureStore store(options, memory, held.disk());

@@ -113,7 +113,7 @@ TEST(Downloads, KeepNoImageThatAScanNeedsTheMemoryOf) {
   download->plan();
   std::string piece;
   EXPECT_TRUE(download->next(piece));
-  kept.images.drop(1 << 30);
+  kept.images.evict(1 << 30);
   EXPECT_EQ(kept.images.bytes(), 0U);
   EXPECT_THAT(said([&] { download->next(piece); }, 503), HasSubstr("has gone meanwhile"));
 }

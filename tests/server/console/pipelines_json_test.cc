@@ -49,11 +49,11 @@ class OwnCatalogue {
     catalogue_.emplace(config::PipelineLibrary({folder_}));
   }
   ~OwnCatalogue() { std::filesystem::remove_all(folder_); }
-  const Catalogue& operator*() const { return *catalogue_; }
+  const PipelineCatalogue& operator*() const { return *catalogue_; }
 
  private:
   const std::string folder_;
-  std::optional<Catalogue> catalogue_;
+  std::optional<PipelineCatalogue> catalogue_;
 };
 
 TEST(PipelinesPage, ListsWhatTheServerOffers) {

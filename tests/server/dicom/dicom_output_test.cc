@@ -110,7 +110,7 @@ TEST(DicomOutput, ScansOfEqualHeadersAreDifferentSeries) {
                        const std::vector<std::string>& occasions) {
     const SpoolFolder folder;
     const Peers peers;
-    DicomOutput output(options_of(folder), std::make_shared<Memory>(1 << 20), peers.links());
+    DicomOutput output(options_of(folder), std::make_shared<QueueMemory>(1 << 20), peers.links());
     protocol::Header header;
     header.xml = "<ismrmrdHeader><studyInformation>" + study + "</studyInformation><measurementInformation>" +
                  measurement + "</measurementInformation></ismrmrdHeader>";
@@ -144,7 +144,7 @@ TEST(DicomOutput, ClientsOfEqualHeadersHaveSeriesOfTheirOwn) {
   if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
   const SpoolFolder folder;
   const Peers peers;
-  DicomOutput output(options_of(folder), std::make_shared<Memory>(1 << 20), peers.links());
+  DicomOutput output(options_of(folder), std::make_shared<QueueMemory>(1 << 20), peers.links());
   protocol::Header header;
   header.xml =
       "<ismrmrdHeader><studyInformation><studyInstanceUID>1.2.3</studyInstanceUID></studyInformation>"
@@ -201,7 +201,7 @@ TEST(DicomOutput, ImagesOfEqualCountersHaveNumbersOfTheirOwn) {
   if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
   const SpoolFolder folder;
   const Peers peers;
-  DicomOutput output(options_of(folder), std::make_shared<Memory>(1 << 20), peers.links());
+  DicomOutput output(options_of(folder), std::make_shared<QueueMemory>(1 << 20), peers.links());
   const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
   for (int image = 0; image < 3; ++image) EXPECT_EQ(scan->add(an_image()), "");
   EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 3; }));
@@ -214,7 +214,7 @@ TEST(DicomOutput, SendsEachImageToThePeersOfThePipelineAndOfTheOptions) {
   const Peers peers;
   config::DicomOptions options = options_of(folder);
   options.send_to = {"b"};
-  DicomOutput output(options, std::make_shared<Memory>(1 << 20), peers.links());
+  DicomOutput output(options, std::make_shared<QueueMemory>(1 << 20), peers.links());
   const auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline", "one.mrd");
   const auto other = output.scan(SessionLog(2), {}, {}, "pipeline", "one.mrd");
   ASSERT_TRUE(scan && other);

@@ -211,7 +211,7 @@ TEST(Metrics, AreCountedAndReadAtTheSameTime) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      const auto status = environment.board->add(static_cast<std::uint64_t>(t), "peer", environment.memory);
+      const auto status = environment.session_registry->add(static_cast<std::uint64_t>(t), "peer", environment.memory);
       const std::shared_ptr<ScanMeter> meter = metrics.scan(t % 2 == 0 ? "even" : "odd", status);
       meter->set_backend("cpu");
       ScanCounts so_far;

@@ -104,7 +104,7 @@ TEST(Inbox, PausedWorkerTakesNothingUntilItGoesOn) {
 
 /// `n` readouts that keep `bytes` of samples each.
 Work large_readouts(std::size_t n, std::size_t bytes) {
-  static const std::vector<std::byte> samples(Inbox::kPlentyBytes);
+  static const std::vector<std::byte> samples(Inbox::kCacheBytes);
   std::vector<protocol::Acquisition> batch(n);
   for (protocol::Acquisition& each : batch) each.data.bytes = std::span(samples).first(bytes);
   return batch;
@@ -118,23 +118,23 @@ std::size_t count(const Inbox::Taken& taken) {
 TEST(Inbox, ReaderThatHeardOfPlentyIsCalledWhenHalfOfItIsLeft) {
   int called = 0;
   Inbox inbox(64 << 20, [&] { ++called; });
-  constexpr std::size_t kHalf = Inbox::kPlentyBytes / 2, kMany = Inbox::kBatchReadouts;
+  constexpr std::size_t kHalf = Inbox::kCacheBytes / 2, kMany = Inbox::kBatchReadouts;
   inbox.push(large_readouts(kMany, kHalf / kMany));
-  EXPECT_FALSE(inbox.plenty());
+  EXPECT_FALSE(inbox.exceeds_cache());
   inbox.push(large_readouts(kMany, kHalf / kMany));
-  EXPECT_TRUE(inbox.plenty());
+  EXPECT_TRUE(inbox.exceeds_cache());
   inbox.push(large_readouts(kMany, kHalf / kMany));
   EXPECT_FALSE(inbox.full());
   ASSERT_TRUE(inbox.take().work);
   EXPECT_EQ(called, 0) << "two halves wait";
-  EXPECT_TRUE(inbox.plenty());
+  EXPECT_TRUE(inbox.exceeds_cache());
   ASSERT_TRUE(inbox.take().work);
   EXPECT_EQ(called, 0) << "more than half";  // readouts count with their heads
   ASSERT_TRUE(inbox.take().work);
   EXPECT_EQ(called, 1);
   EXPECT_GT(inbox.bytes(), kHalf);
-  EXPECT_FALSE(inbox.plenty()) << "the worker has it";
-  inbox.push(large_readouts(1, Inbox::kPlentyBytes));
+  EXPECT_FALSE(inbox.exceeds_cache()) << "the worker has it";
+  inbox.push(large_readouts(1, Inbox::kCacheBytes));
   ASSERT_TRUE(inbox.take().work);
   EXPECT_EQ(called, 1) << "nobody has asked";
 }

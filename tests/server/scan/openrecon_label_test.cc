@@ -6,7 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "server/scan/catalogue.h"
+#include "server/scan/pipeline_catalogue.h"
 #include "tests/support/sources.h"
 
 namespace echotrain::server {
@@ -32,8 +32,8 @@ std::string error_of(const std::function<void()>& act) {
 }
 
 TEST(CatalogueValues, ChangeTheChainOrSayWhyNot) {
-  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
-  const Catalogue::Plan plan = *catalogue.by_name("images_denoise");
+  const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const PipelineCatalogue::Plan plan = *catalogue.by_name("images_denoise");
   const auto set = [&](std::vector<HostValue> values) {
     HostParameters host;
     host.values = std::move(values);

@@ -17,7 +17,7 @@ using ::testing::MatchesRegex;
 
 TEST(Queries, SayWhetherNoiseIsKnown) {
   const auto resources = test_resources(1);
-  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
   const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources, {"A", {}}); };
   EXPECT_EQ(ask("echotrain::noise/1.2.3"), "unknown");
   NoiseRecord record;
@@ -37,7 +37,7 @@ TEST(Queries, SayWhetherNoiseIsKnown) {
 
 TEST(Queries, TellTheNoiseOfEachCoil) {
   const auto resources = test_resources(1);
-  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
   const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources, {"A", {}}); };
   EXPECT_EQ(ask("echotrain::noise_matrix/a/b"), "unknown");
   NoiseRecord record;
@@ -57,7 +57,7 @@ TEST(Queries, TellTheNoiseOfEachCoil) {
 
 TEST(Queries, SayWhetherReferenceLinesAreKnown) {
   const auto resources = test_resources(1);
-  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
   const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources, {"A", {}}); };
   CalibrationRecord record;
   record.coils = 2;
@@ -76,18 +76,20 @@ TEST(Queries, SayWhetherReferenceLinesAreKnown) {
 /// A stranger hears the same of what is there and of what is not.
 TEST(Queries, AreAnsweredToTheOwnerOnly) {
   const auto resources = test_resources(1);
-  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
   NoiseRecord record;
   record.coils = 1;
   record.covariance = {2.0};
   record.made_unix_s = unix_seconds();
   resources->get<NoiseStore>().add({"A", "serial 1", "1"}, record);
-  const auto ask = [&](const std::string& name, const Asker& asker) {
+  const auto ask = [&](const std::string& name, const QueryClient& asker) {
     return answer_query(name, catalogue, *resources, asker);
   };
   for (const std::string name : {"echotrain::noise/", "echotrain::noise_matrix/"}) {
-    for (const Asker& owner : {Asker{"A", {}}, Asker{"A", "serial 1"}}) EXPECT_NE(ask(name + "1", owner), "unknown");
-    for (const Asker& other : {Asker{"B", {}}, Asker{"B", "serial 1"}, Asker{"A", "serial 2"}, Asker{"A", ""}})
+    for (const QueryClient& owner : {QueryClient{"A", {}}, QueryClient{"A", "serial 1"}})
+      EXPECT_NE(ask(name + "1", owner), "unknown");
+    for (const QueryClient& other :
+         {QueryClient{"B", {}}, QueryClient{"B", "serial 1"}, QueryClient{"A", "serial 2"}, QueryClient{"A", ""}})
       EXPECT_EQ(ask(name + "1", other), ask(name + "2", other)) << other.owner;
   }
 }
@@ -95,7 +97,7 @@ TEST(Queries, AreAnsweredToTheOwnerOnly) {
 /// What was made for one client is kept for the next question, which may be another's about the same ID.
 TEST(Queries, GiveEachOwnerItsOwnMatrix) {
   const auto resources = test_resources(1);
-  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
   const auto leave = [&](const std::string& owner, double power) {
     NoiseRecord record;
     record.coils = 1;

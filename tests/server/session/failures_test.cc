@@ -2,7 +2,7 @@
 // "Validation and answers", rows `recon-failed`, `resources` and `budget`.
 #include <gmock/gmock.h>
 
-#include "server/base/memory.h"
+#include "server/base/queue_memory.h"
 #include "tests/server/gadgets/failing_gadgets.h"
 #include "tests/server/raw_client.h"
 
@@ -97,12 +97,12 @@ TEST(Failures, MemoryBoundBelowOneSessionsQueuesIsRefusedAtStart) {
   EXPECT_TRUE(TestServer(options).works());
 }
 
-TEST(Memory, AddsUpSharesAndTakesThemBack) {
-  const auto memory = std::make_shared<Memory>(100);
-  Memory::Share first(memory);
+TEST(QueueMemory, AddsUpSharesAndTakesThemBack) {
+  const auto memory = std::make_shared<QueueMemory>(100);
+  QueueMemory::Share first(memory);
   first.set(60);
   {
-    Memory::Share second(memory);
+    QueueMemory::Share second(memory);
     second.set(70);
     EXPECT_EQ(memory->used(), 130U);
     EXPECT_THROW(memory->check(), OverBudget);
@@ -111,13 +111,13 @@ TEST(Memory, AddsUpSharesAndTakesThemBack) {
     EXPECT_NO_THROW(memory->check());
   }
   EXPECT_EQ(memory->used(), 60U);
-  Memory::Share nobody;
+  QueueMemory::Share nobody;
   nobody.set(1000);
   EXPECT_EQ(memory->used(), 60U);
 }
 
-TEST(Memory, QueuesCountWhatTheyHold) {
-  const auto memory = std::make_shared<Memory>(1 << 20);
+TEST(QueueMemory, QueuesCountWhatTheyHold) {
+  const auto memory = std::make_shared<QueueMemory>(1 << 20);
   {
     Inbox inbox(
         1000, [] {}, memory);

@@ -28,7 +28,7 @@ class LastWord final : public Transport {
   explicit LastWord(StreamSocket socket) : Transport(std::move(socket)) {}
   const char* name() const override { return "last word"; }
   bool authenticated() const override { return true; }
-  asio::awaitable<void> open(const DoBeside&, error_code&, std::string&) override { co_return; }
+  asio::awaitable<void> open(const Offload&, error_code&, std::string&) override { co_return; }
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
     co_return co_await socket_.async_read_some(room, asio::redirect_error(asio::use_awaitable, error));
   }

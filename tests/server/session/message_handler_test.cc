@@ -24,11 +24,11 @@ namespace {
 struct Handled {
   Handled(asio::io_context& io, const Environment& environment)
       : connection(make_plain_transport(StreamSocket(io)), io.get_executor(), "peer", 1, environment),
-        dialogue(environment.catalogue, environment.limits, *environment.resources),
-        capture(connection, dialogue),
+        state_machine(environment.catalogue, environment.limits, *environment.resources),
+        capture(connection, state_machine),
         watchdog(connection),
         scan(connection, watchdog),
-        handler(connection, dialogue, capture, watchdog, scan) {}
+        handler(connection, state_machine, capture, watchdog, scan) {}
 
   /// One read brings a config, so many TEXTs, and what comes then.
   void take(asio::io_context& io, int texts, const std::string& then = "") {
@@ -46,7 +46,7 @@ struct Handled {
   }
 
   Connection connection;
-  Dialogue dialogue;
+  ProtocolStateMachine state_machine;
   SessionCapture capture;
   Watchdog watchdog;
   ScanRunner scan;
@@ -58,7 +58,7 @@ Environment one_at_a_time(const config::ServerOptions& options = {}) {
   Environment environment =
       make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
                        Registry::builtin(), test_resources());
-  environment.read_turns = std::make_shared<ReadTurns>(1);
+  environment.read_limiter = std::make_shared<ReadLimiter>(1);
   return environment;
 }
 
@@ -127,7 +127,7 @@ TEST(MessageHandler, OthersHaveTheirTurnWhileALongHeaderIsRead) {
 TEST(MessageHandler, ASessionThatEndsLeavesTheLine) {
   asio::io_context io;
   const Environment environment = one_at_a_time();
-  std::unique_ptr<ReadTurns::Turn> others = environment.read_turns->ask({});
+  std::unique_ptr<ReadLimiter::Permit> others = environment.read_limiter->acquire({});
   Handled handled(io, environment);
   handled.take(io, 1000);
   io.poll();
@@ -136,7 +136,7 @@ TEST(MessageHandler, ASessionThatEndsLeavesTheLine) {
   io.poll();
   EXPECT_TRUE(handled.done);
   others.reset();
-  EXPECT_TRUE(environment.read_turns->ask({})->granted());
+  EXPECT_TRUE(environment.read_limiter->acquire({})->granted());
 }
 
 /// All turns may be those of sessions whose scans wait for others to end.
@@ -154,7 +154,7 @@ TEST(MessageHandler, ASessionWhoseScanWaitsHasNoTurn) {
   io.poll();
   EXPECT_FALSE(handled.done);
   EXPECT_EQ(handled.connection.status->state, SessionState::waiting);
-  EXPECT_TRUE(environment.read_turns->ask({})->granted());
+  EXPECT_TRUE(environment.read_limiter->acquire({})->granted());
   handled.connection.drop();
   io.poll();
   EXPECT_TRUE(handled.done);

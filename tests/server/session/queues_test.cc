@@ -104,7 +104,7 @@ TEST(Inbox, PaysForTheHeapThatItTakes) {
   };
   const std::function<Work()> kinds[] = {[] { return protocol::Waveform(); }, small_image, small_batch};
   for (const auto& small : kinds) {
-    const auto memory = std::make_shared<Memory>(1 << 30);
+    const auto memory = std::make_shared<QueueMemory>(1 << 30);
     Inbox inbox(
         1 << 30, [] {}, memory);
     const std::uint64_t before = heap_in_use();
@@ -116,7 +116,7 @@ TEST(Inbox, PaysForTheHeapThatItTakes) {
 TEST(Inbox, LeavesTheScanWhatWasReservedForIt) {
   const auto budget = std::make_shared<numerics::MemoryBudget>(200000);
   const auto account = std::make_shared<numerics::MemoryAccount>(budget);
-  const auto memory = std::make_shared<Memory>(account);
+  const auto memory = std::make_shared<QueueMemory>(account);
   Inbox inbox(
       1 << 30, [] {}, memory);
   ASSERT_TRUE(account->reserve(100000));
@@ -201,23 +201,23 @@ TEST(Outbox, PaysForTheHeapThatItTakes) {
 #ifdef ECHOTRAIN_SANITIZED
   GTEST_SKIP() << "a sanitizer's allocator does not tell";
 #endif
-  const auto memory = std::make_shared<Memory>(1 << 30);
+  const auto memory = std::make_shared<QueueMemory>(1 << 30);
   Outbox outbox(
       1 << 30, [] {}, memory);
   const std::uint64_t before = heap_in_use();
   for (std::uint64_t i = 0; i < 10000; ++i) outbox.response({i, std::string(i % 100, 'a')});
   EXPECT_GE(memory->used(), heap_in_use() - before);
-  EXPECT_EQ(outbox.talk_bytes(), memory->used());
+  EXPECT_EQ(outbox.control_bytes(), memory->used());
   std::vector<Outgoing> messages;
   outbox.take(messages, 9000);
-  EXPECT_EQ(outbox.talk_bytes(), memory->used()) << "they are not sent yet";
+  EXPECT_EQ(outbox.control_bytes(), memory->used()) << "they are not sent yet";
   outbox.sent(messages);
   EXPECT_GT(memory->used(), 0U);
   outbox.take(messages, 10000);
   messages.erase(messages.begin(), messages.begin() + 9000);
   outbox.sent(messages);
   EXPECT_EQ(memory->used(), 0U);
-  EXPECT_EQ(outbox.talk_bytes(), 0U);
+  EXPECT_EQ(outbox.control_bytes(), 0U);
 }
 
 TEST(Outbox, NothingFollowsCloseAndItIsThereOnce) {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "gadgets/numerics/core/cuda/completions.h"
+#include "gadgets/numerics/core/cuda/completion_poller.h"
 #include "gadgets/numerics/core/thread_pool.h"
 #include "server/session/environment.h"
 #include "tests/support/resources.h"
@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-struct Asked final : numerics::Completions::Source {
+struct Asked final : numerics::CompletionPoller::Source {
   explicit Asked(std::function<bool()> to_do) : asked(std::move(to_do)) {}
   bool poll() noexcept override { return asked(); }
   std::function<bool()> asked;
@@ -46,7 +46,7 @@ class RunContext : public testing::Test {
     });
   }
   void ask(std::function<bool()> to_do) {
-    environment_->resources->get<numerics::Completions>().add(std::make_shared<Asked>(std::move(to_do)));
+    environment_->resources->get<numerics::CompletionPoller>().add(std::make_shared<Asked>(std::move(to_do)));
   }
 
   asio::io_context context_;
@@ -57,7 +57,7 @@ class RunContext : public testing::Test {
 
 /// The last work may come, and its scan's thread may begin to sleep, between two looks of this thread.
 TEST_F(RunContext, LooksForWorkThatCameJustBeforeItsScanSlept) {
-  auto scan = std::make_unique<Spinning::Wait>(*environment_->spinning);
+  auto scan = std::make_unique<BusyPolling::Wait>(*environment_->busy_polling);
   bool called = false;
   ask([&, looks = 0]() mutable {
     ++looks;
@@ -76,7 +76,7 @@ TEST_F(RunContext, LooksForWorkThatCameJustBeforeItsScanSlept) {
 
 /// A sender that is as fast as its handler always has something to read.
 TEST_F(RunContext, LooksForImagesThoughSocketsAlwaysHaveMore) {
-  const Spinning::Wait scan(*environment_->spinning);
+  const BusyPolling::Wait scan(*environment_->busy_polling);
   int handled = 0, at_first_look = -1;
   const std::function<void()> again = [&] {
     ++handled;

@@ -167,9 +167,9 @@ struct Reserving {
   }
   void others_wait() {
     taken.add(1000 * kMib);
-    waits = session.environment.reservations->ask(
+    waits = session.environment.memory_admission->ask(
         {std::make_shared<numerics::MemoryAccount>(session.environment.memory), 400 * kMib, "other"}, [] {});
-    ASSERT_TRUE(session.environment.reservations->calls_back());
+    ASSERT_TRUE(session.environment.memory_admission->under_pressure());
   }
   /// Whether the scan has to pause after another period in which `kib_s` came each second, to be expanded so.
   bool pauses_at(double kib_s, double expands_by = 1) {
@@ -188,7 +188,7 @@ struct Reserving {
   Watched session{timeouts(), bounded()};
   numerics::MemoryAccount& account = *session.connection.status->account;
   numerics::MemoryAccount taken{session.environment.memory};
-  std::unique_ptr<Reservations::Ticket> waits;
+  std::unique_ptr<MemoryAdmission::Ticket> waits;
   double s = 0;
   bool rung = false;
 };

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/subject/coils.h"
 
 namespace echotrain::client {

@@ -23,7 +23,7 @@ __global__ void raise_kernel(volatile std::uint64_t* flag, std::uint64_t to) {
 
 }  // namespace
 
-void Flag::add(cudaStream_t work, std::function<void()> done) {
+void CompletionFlag::add(cudaStream_t work, std::function<void()> done) {
   std::uint64_t number = 0;  // never used again: work that failed may raise it later
   {
     const std::lock_guard lock(mutex_);
@@ -48,7 +48,7 @@ void Flag::add(cudaStream_t work, std::function<void()> done) {
   check(status, "scheduling a callback");
 }
 
-bool Flag::poll() noexcept {
+bool CompletionFlag::poll() noexcept {
   if (count_ == 0) return false;
   const std::lock_guard calling(calls_);
   while (raised_ != nullptr) {
@@ -66,7 +66,7 @@ bool Flag::poll() noexcept {
   return count_ > 0;
 }
 
-void Flag::close() noexcept {
+void CompletionFlag::close() noexcept {
   const std::lock_guard calling(calls_);
   raised_ = nullptr;
   std::deque<std::pair<std::uint64_t, std::function<void()>>> dropped;
@@ -77,9 +77,9 @@ void Flag::close() noexcept {
   count_ -= dropped.size();
 }
 
-Callbacks::Callbacks(std::shared_ptr<Completions> polled, std::uint64_t* raised) : polled_(std::move(polled)) {
+Callbacks::Callbacks(std::shared_ptr<CompletionPoller> polled, std::uint64_t* raised) : polled_(std::move(polled)) {
   if (!polled_) return;
-  flag_ = std::make_shared<Flag>(raised);
+  flag_ = std::make_shared<CompletionFlag>(raised);
   polled_->add(flag_);
 }
 

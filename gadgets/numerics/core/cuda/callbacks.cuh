@@ -9,17 +9,17 @@
 #include <mutex>
 #include <utility>
 
-#include "gadgets/numerics/core/cuda/completions.h"
+#include "gadgets/numerics/core/cuda/completion_poller.h"
 #include "gadgets/numerics/core/cuda/stream.cuh"
 #include "gadgets/numerics/core/cuda_support.cuh"
 
 namespace echotrain::numerics::cuda {
 
 /// A Flag holds functions until a number in host memory rises, which the stream's work raises when it gets there.
-class Flag final : public Completions::Source {
+class CompletionFlag final : public CompletionPoller::Source {
  public:
   /// `raised` is pinned memory that must live until close().
-  explicit Flag(std::uint64_t* raised) : raised_(raised) { *raised = 0; }
+  explicit CompletionFlag(std::uint64_t* raised) : raised_(raised) { *raised = 0; }
   void add(cudaStream_t work, std::function<void()> done);
   bool poll() noexcept override;
   /// Drops the functions that still wait.
@@ -40,7 +40,7 @@ class Flag final : public Completions::Source {
 class Callbacks {
  public:
   /// `raised` is pinned memory for `polled`; it must outlive this.
-  Callbacks(std::shared_ptr<Completions> polled, std::uint64_t* raised);
+  Callbacks(std::shared_ptr<CompletionPoller> polled, std::uint64_t* raised);
   ~Callbacks();
   Callbacks(const Callbacks&) = delete;
   Callbacks& operator=(const Callbacks&) = delete;
@@ -55,8 +55,8 @@ class Callbacks {
  private:
   Stream stream_;
   Event reached_;  // the point that the work's stream must reach before the next callback
-  const std::shared_ptr<Completions> polled_;
-  std::shared_ptr<Flag> flag_;  // null: not polled
+  const std::shared_ptr<CompletionPoller> polled_;
+  std::shared_ptr<CompletionFlag> flag_;  // null: not polled
 };
 
 }  // namespace echotrain::numerics::cuda

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "gadgets/numerics/core/cuda/callbacks.cuh"
-#include "gadgets/numerics/core/cuda/completions.h"
+#include "gadgets/numerics/core/cuda/completion_poller.h"
+#include "gadgets/numerics/core/cuda/deferred_releases.cuh"
 #include "gadgets/numerics/core/cuda/device_pool.cuh"
 #include "gadgets/numerics/core/cuda/pinned_memory.cuh"
-#include "gadgets/numerics/core/cuda/releases.cuh"
 #include "gadgets/numerics/core/cuda/stream.cuh"
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/device.h"
@@ -38,7 +38,8 @@ class PinnedBlock {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(std::shared_ptr<PinnedMemory> pinned, std::shared_ptr<Completions> polled, const ContextOptions& options)
+  CudaDevice(std::shared_ptr<PinnedMemory> pinned, std::shared_ptr<CompletionPoller> polled,
+             const ContextOptions& options)
       : Device(options.memory_budget),
         device_(made_current(options.device)),
         pinned_(std::move(pinned)),
@@ -137,7 +138,7 @@ class CudaDevice final : public Device {
   const std::shared_ptr<PinnedMemory> pinned_;
   Stream stream_;
   DevicePool pool_{device_, stream_.get()};
-  Releases releases_{device_, stream_.get(), pool_, *pinned_};
+  DeferredReleases releases_{device_, stream_.get(), pool_, *pinned_};
   const std::unique_ptr<PinnedBlock> raised_;  // raised by work whose end is polled for; null: none is
   Callbacks callbacks_;                        // last: they may release arrays until they have been waited for
 };
@@ -149,7 +150,7 @@ std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& 
   if (options.device < 0 || options.device >= count)
     throw ResourceError("no CUDA device " + std::to_string(options.device) + ": this machine has " +
                         std::to_string(count));
-  const auto completions = resources.share<Completions>();
+  const auto completions = resources.share<CompletionPoller>();
   return std::make_shared<CudaDevice>(resources.share<PinnedMemory>(), completions->polled() ? completions : nullptr,
                                       options);
 }

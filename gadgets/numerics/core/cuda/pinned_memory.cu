@@ -32,15 +32,15 @@ void unpin(std::byte* memory) noexcept {
 }
 
 PinnedMemory::PinnedMemory(Resources& resources)
-    : events_(resources.share<SpareEvents>()),
+    : events_(resources.share<EventPool>()),
       budget_(resources.memory()),
       most_kept_(budget_->bounded() ? std::min(kMostKeptPinned, budget_->bound() / 4) : kMostKeptPinned),
       thread_([this](const std::stop_token& stop) { free_what_goes(stop); }) {
-  budget_->offer(*this);
+  budget_->add_evictable(*this);
 }
 
 PinnedMemory::~PinnedMemory() {
-  budget_->withdraw(*this);
+  budget_->remove_evictable(*this);
   thread_.request_stop();
   thread_.join();  // the thread has freed all blocks to free
   budget_->give(kept_bytes_);
@@ -187,7 +187,7 @@ std::optional<std::uint64_t> PinnedMemory::unused_since() const {
 
 // Freeing pinned memory may wait for all work of the device, and callers, the threads of connections among them, cannot
 // wait that long: a thread frees it.
-void PinnedMemory::drop(std::uint64_t wanted) {
+void PinnedMemory::evict(std::uint64_t wanted) {
   std::unique_lock lock(mutex_);
   std::uint64_t dropped = 0;
   for (auto of_size = kept_.rbegin(); of_size != kept_.rend(); ++of_size) {

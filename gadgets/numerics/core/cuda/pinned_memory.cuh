@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "gadgets/numerics/core/cuda/event_pool.cuh"
 #include "gadgets/numerics/core/cuda/pinned_slabs.cuh"
-#include "gadgets/numerics/core/cuda/spare_events.cuh"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/resources.h"
 
@@ -25,7 +25,7 @@ namespace echotrain::numerics::cuda {
 /// that says when the last work which may use it is done. Kept blocks count in the budget of the machine's memory, and
 /// are freed when anybody needs their memory; those in use count where they are used. Small ones are parts of slabs,
 /// which go as a whole. Thread-safe.
-class PinnedMemory final : public Droppable {
+class PinnedMemory final : public Evictable {
  public:
   explicit PinnedMemory(Resources& resources);
   /// No device is left here, so all work that used the blocks is done.
@@ -41,7 +41,7 @@ class PinnedMemory final : public Droppable {
 
   std::optional<std::uint64_t> unused_since() const override;
   /// Drops blocks that no work uses any more. A thread frees them, for which this waits 100 ms at most.
-  void drop(std::uint64_t wanted) override;
+  void evict(std::uint64_t wanted) override;
 
  private:
   struct Block {
@@ -64,7 +64,7 @@ class PinnedMemory final : public Droppable {
   void drop_finished() noexcept;
   void free_what_goes(const std::stop_token& stop);
 
-  const std::shared_ptr<SpareEvents> events_;
+  const std::shared_ptr<EventPool> events_;
   const std::shared_ptr<MemoryBudget> budget_;
   const std::uint64_t most_kept_;
   mutable std::mutex mutex_;

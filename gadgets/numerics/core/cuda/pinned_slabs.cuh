@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "gadgets/numerics/core/cuda/spare_events.cuh"
+#include "gadgets/numerics/core/cuda/event_pool.cuh"
 
 namespace echotrain::numerics::cuda {
 
@@ -18,7 +18,7 @@ class PinnedSlabs {
   static constexpr std::size_t kSlabBytes = 1 << 20;
   static constexpr std::size_t kLargestBlock = 64 << 10;
 
-  explicit PinnedSlabs(SpareEvents& events) : events_(events) {}
+  explicit PinnedSlabs(EventPool& events) : events_(events) {}
   /// Does not free slabs: their owner does.
   ~PinnedSlabs();
   PinnedSlabs(const PinnedSlabs&) = delete;
@@ -54,7 +54,7 @@ class PinnedSlabs {
   bool finished(Block& block) noexcept;
   Slabs::iterator first_unused();
 
-  SpareEvents& events_;
+  EventPool& events_;
   Slabs slabs_;
   std::map<std::size_t, std::vector<Slab*>> of_size_;  // the slab used last is last
 };

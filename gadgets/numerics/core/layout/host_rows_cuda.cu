@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "gadgets/numerics/core/cuda/kept_owners.cuh"
+#include "gadgets/numerics/core/cuda/in_flight_owners.cuh"
 #include "gadgets/numerics/core/cuda/receive_memory.h"
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/layout/host_rows_ops.h"
@@ -91,7 +91,7 @@ Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, cons
   const cudaStream_t stream = stream_of(context);
   for (std::size_t i = 0; i < found.size(); ++i)
     copy_words(raw.data(), runs.run[i].at, source(found[i]), length(found[i]), stream);
-  context.cache<KeptOwners>().add(context, owners_of(rows));
+  context.cache<InFlightOwners>().add(context, owners_of(rows));
   const dim3 grid(std::min(blocks_for(numbers), 64u), static_cast<unsigned>(std::min<std::int64_t>(shape[0], 65535)));
   take_rows_kernel<<<grid, kThreads, 0, stream>>>(raw.data(), runs, static_cast<std::uint32_t>(shape[0]),
                                                   static_cast<std::uint32_t>(numbers), device_view(to.data()));

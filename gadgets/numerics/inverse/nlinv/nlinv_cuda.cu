@@ -1,7 +1,7 @@
 #include <type_traits>
 
 #include "gadgets/numerics/core/complex_cuda.cuh"
-#include "gadgets/numerics/core/cuda/recorded_work.cuh"
+#include "gadgets/numerics/core/cuda/cuda_graph.cuh"
 #include "gadgets/numerics/core/reduce/reductions_cuda.cuh"
 #include "gadgets/numerics/inverse/nlinv/nlinv_ops.h"
 
@@ -427,7 +427,7 @@ void nlinv_image(Context& context, const NlinvProblem& problem, float factor, co
 }
 
 void nlinv_run(Context& context, std::shared_ptr<void>& recorded, const std::function<void()>& work) {
-  run_recorded(context, recorded, "launching the steps of a frame", work);
+  run_as_graph(context, recorded, "launching the steps of a frame", work);
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "gadgets/numerics/core/cuda/recorded_work.cuh"
+#include "gadgets/numerics/core/cuda/cuda_graph.cuh"
 #include "gadgets/numerics/core/reduce/reductions_cuda.cuh"
 #include "gadgets/numerics/inverse/solver/fixed_cg_ops.h"
 
@@ -128,7 +128,7 @@ void fixed_cg_end(Context& context, FixedCg::Impl& impl) {
 void fixed_cg_run(Context& context, FixedCg::Impl& impl, bool may_record, const std::function<void()>& work) {
   // The first frame loads kernels, which cannot be recorded; the second is recorded.
   if (!may_record || impl.solved == 0) return work();
-  run_recorded(context, impl.recorded, "launching the steps of a frame", work);
+  run_as_graph(context, impl.recorded, "launching the steps of a frame", work);
 }
 
 }  // namespace echotrain::numerics::cuda

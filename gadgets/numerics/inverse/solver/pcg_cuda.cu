@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "gadgets/numerics/core/cuda/early_launch.cuh"
+#include "gadgets/numerics/core/cuda/programmatic_launch.cuh"
 #include "gadgets/numerics/core/reduce/reductions_cuda.cuh"
 #include "gadgets/numerics/inverse/solver/pcg_ops.h"
 
@@ -230,7 +230,8 @@ void pcg_direction(Context& context, const PcgArrays& a, float shift) {
 }
 
 void pcg_advance(Context& context, const PcgArrays& a) {
-  launch_early("pcg_advance", advance_kernel, {.blocks = blocks(a), .threads = dim3(kThreads)}, stream_of(context), a);
+  launch_programmatic("pcg_advance", advance_kernel, {.blocks = blocks(a), .threads = dim3(kThreads)},
+                      stream_of(context), a);
 }
 
 void pcg_finish(Context& context, const PcgArrays& a) {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <stop_token>
 
-#include "gadgets/numerics/core/cuda/early_launch.cuh"
+#include "gadgets/numerics/core/cuda/programmatic_launch.cuh"
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/inverse/solver/pcg_ops.h"
@@ -37,13 +37,13 @@ __global__ void look_kernel(const PcgState* states, std::int64_t batch, int* run
 /// to go on: the same for all members that iterate together.
 void launch_steps(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
   const cudaStream_t stream = stream_of(context);
-  Pace& pace = context.cache<Pace>();
+  LaunchThrottle& pace = context.cache<LaunchThrottle>();
   const PcgState* const states = a.states;
   HostArray<int> runs = context.allocate_host<int>({2});
   for (int done = 0, group = 0; done < times; done += kStepsAtOnce, ++group) {
     for (int i = done; i < std::min(done + kStepsAtOnce, times); ++i) step();
-    launch_early("pcg_look", look_kernel, {.blocks = dim3(1), .threads = dim3(kThreads)}, stream, states, a.batch,
-                 runs.data() + group % 2);
+    launch_programmatic("pcg_look", look_kernel, {.blocks = dim3(1), .threads = dim3(kThreads)}, stream, states,
+                        a.batch, runs.data() + group % 2);
     pace.step(context);
     if (group > 0 && static_cast<const volatile int*>(runs.data())[1 - group % 2] == 0) break;
   }

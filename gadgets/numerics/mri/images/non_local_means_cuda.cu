@@ -7,7 +7,7 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 /// The Pace of this operation, for Context::cache().
-struct DenoisingPace : Pace {};
+struct DenoisingPace : LaunchThrottle {};
 
 __device__ long long clamped(long long i, long long n) { return min(max(i, 0ll), n - 1); }
 

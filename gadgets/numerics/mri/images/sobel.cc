@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "gadgets/numerics/core/dispatch.h"
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/images/sobel_ops.h"
 
 namespace echotrain::numerics {

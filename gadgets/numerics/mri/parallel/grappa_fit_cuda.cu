@@ -217,7 +217,7 @@ class GroupFit {
       join_parts<<<blocks_for(gram_.size()), kThreads, 0, stream>>>(numbers(sums), count, elements_.unknowns,
                                                                     elements_.rows, part > 0, numbers(gram_));
       check_launch("join_parts");
-      if (part + count < parts) context_.cache<Pace>().step(context_);
+      if (part + count < parts) context_.cache<LaunchThrottle>().step(context_);
     }
     diagonal_mean<<<1, kThreads, 0, stream>>>(numbers(gram_), elements_.unknowns, elements_.rows, mean_.data(),
                                               report_);
@@ -240,7 +240,7 @@ class GroupFit {
       }
       solve(first, end, static_cast<std::int64_t>(targets) * coils_, sums);
       first = end;
-      if (first < systems.size()) context_.cache<Pace>().step(context_);
+      if (first < systems.size()) context_.cache<LaunchThrottle>().step(context_);
     }
   }
 

@@ -174,7 +174,7 @@ void noise_gain(Context& context, const NoiseWork& work) {
     check_launch("add_squares");
     join_squares<<<blocks_for(chunk.count), kThreads, 0, stream>>>(gain, chunk);
     check_launch("join_squares");
-    if (first + most < voxels) context.cache<Pace>().step(context);
+    if (first + most < voxels) context.cache<LaunchThrottle>().step(context);
   }
 }
 

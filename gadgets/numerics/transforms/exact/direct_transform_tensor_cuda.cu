@@ -347,7 +347,7 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
   work.scales = scales.data();
   work.capacity = capacity;
   work.sums = sums;
-  Pace& pace = context.cache<Pace>();
+  LaunchThrottle& pace = context.cache<LaunchThrottle>();
   for (std::int64_t at = 0; at < n; at += chunk, pace.step(context)) {
     const std::int64_t count = std::min(chunk, n - at), groups = up_to_multiple(count, kDirectGroup) / kDirectGroup;
     work.steps = static_cast<int>(groups * kStepsOfGroup);

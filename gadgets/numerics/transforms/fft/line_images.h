@@ -2,7 +2,7 @@
 // that little is kept, and little is left to do after the last one. On the CPU only.
 #pragma once
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain::numerics {

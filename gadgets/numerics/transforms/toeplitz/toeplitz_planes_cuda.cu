@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "gadgets/numerics/core/cuda/early_launch.cuh"
+#include "gadgets/numerics/core/cuda/programmatic_launch.cuh"
 #include "gadgets/numerics/transforms/toeplitz/toeplitz_lines_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
@@ -433,11 +433,11 @@ void launch_planes(const PlanePass& p, cudaStream_t stream) {
         "asking for shared memory");
   const unsigned jobs = p.planes * p.items * Parts,
                  at_once = static_cast<unsigned>(multiprocessors * Plane<M>::kBlocksAtOnce) / Parts * Parts;
-  launch_early("plane_around", kernel,
-               {.blocks = dim3(std::min(jobs, at_once)),
-                .threads = dim3(Plane<M>::kThreadsOf),
-                .shared_bytes = Plane<M>::kBytes},
-               stream, p);
+  launch_programmatic("plane_around", kernel,
+                      {.blocks = dim3(std::min(jobs, at_once)),
+                       .threads = dim3(Plane<M>::kThreadsOf),
+                       .shared_bytes = Plane<M>::kBytes},
+                      stream, p);
 }
 
 }  // namespace
@@ -458,13 +458,13 @@ template <int M>
 AcrossKernels across_kernels() {
   return {
       [](const LinePass& p, cudaStream_t s) {
-        launch_early(
+        launch_programmatic(
             "across_forward", p.maps == nullptr ? across_forward<M, false> : across_forward<M, true>,
             {.blocks = dim3(across_blocks(p, p.maps == nullptr ? p.items : p.coils)), .threads = Across<M>::threads()},
             s, p);
       },
       [](const LinePass& p, cudaStream_t s) {
-        launch_early(
+        launch_programmatic(
             "across_inverse", p.maps == nullptr ? across_inverse<M, false> : across_inverse<M, true>,
             {.blocks = dim3(across_blocks(p, p.maps == nullptr ? p.items : 1)), .threads = Across<M>::threads()}, s, p);
       }};

@@ -15,7 +15,7 @@
 #include <sstream>
 #include <thread>
 
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
 #include "clients/cpp/connection/exchange.h"
 #include "clients/cpp/simulate/simulate.h"
 #include "protocol/files/stream_file.h"
@@ -277,7 +277,7 @@ TEST_F(Send, AfterCloseTheClientWaitsForAsLongAsItTakes) {
     s.drain();
   });
   DatasetSource source(options_.input, "dataset");
-  Patience patience;
+  ExchangeTimeouts patience;
   EXPECT_FALSE(patience.after_close);  // what `send` uses unless --timeout is given
   patience.sending = std::chrono::milliseconds(200);
   Exchange exchange({"127.0.0.1", server.port, {}}, patience, {}, source, 0);

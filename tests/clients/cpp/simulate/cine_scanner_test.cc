@@ -8,7 +8,7 @@
 #include <numbers>
 #include <vector>
 
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
 #include "protocol/files/dataset.h"
 #include "tests/clients/cpp/support.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/simulate.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/epi_description.h"

@@ -7,8 +7,8 @@
 #include <numbers>
 #include <sstream>
 
-#include "clients/cpp/base/errors.h"
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/subject/phantom.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"

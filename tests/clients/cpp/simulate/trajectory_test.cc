@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "clients/cpp/base/errors.h"
-#include "clients/cpp/simulate/truth.h"
+#include "clients/cpp/base/usage_error.h"
+#include "clients/cpp/simulate/ground_truth.h"
 
 namespace echotrain::client {
 namespace {
@@ -166,13 +166,13 @@ cdouble direct(const Phantom& phantom, const CoilSet& coils, const ScanPath& sca
   return sum / static_cast<double>(mx * my);
 }
 
-TEST(Truth, IsTheDirectSumOverTheSampledKspace) {
+TEST(GroundTruth, IsTheDirectSumOverTheSampledKspace) {
   for (const bool cartesian : {true, false}) {
     for (const int n : {16, 15}) {
       const ScanPath scan(cartesian ? TrajectoryKind::cartesian : TrajectoryKind::radial, n, 0, 0, cartesian ? 2 : 1);
       const Phantom phantom = Phantom::shepp_logan(2, n);
       const CoilSet coils(3, 2, n);
-      const Truth truth(phantom, coils, scan);
+      const GroundTruth truth(phantom, coils, scan);
       const auto combined = truth.root_sum_of_squares();
       ASSERT_EQ(truth.shape(), (std::vector<std::size_t>(2, n)));
       for (const auto& [x, y] : {std::pair{0, 0}, {n / 2, n / 2}, {3, n - 1}, {n - 2, 5}}) {
@@ -188,12 +188,12 @@ TEST(Truth, IsTheDirectSumOverTheSampledKspace) {
   }
 }
 
-TEST(Truth, AStackIsItsOwnPartitionsAndTheDiscInThePlane) {
+TEST(GroundTruth, AStackIsItsOwnPartitionsAndTheDiscInThePlane) {
   constexpr int kMatrix = 12, kDepth = 5;
   const ScanPath scan(TrajectoryKind::stack_of_stars, {.matrix = kMatrix, .partitions = kDepth});
   const Phantom phantom = Phantom::shepp_logan(3, kMatrix, kDepth);
   const CoilSet coils(2, 3, kMatrix, kDepth);
-  const Truth truth(phantom, coils, scan);
+  const GroundTruth truth(phantom, coils, scan);
   ASSERT_EQ(truth.shape(), (std::vector<std::size_t>{kDepth, kMatrix, kMatrix}));
   constexpr int kFine = 2 * kMatrix;
   std::vector<cdouble> signal(2);
@@ -215,11 +215,11 @@ TEST(Truth, AStackIsItsOwnPartitionsAndTheDiscInThePlane) {
   }
 }
 
-TEST(Truth, BlobPeaksAtOneInEveryGeometry) {
+TEST(GroundTruth, BlobPeaksAtOneInEveryGeometry) {
   for (const auto kind : {TrajectoryKind::cartesian, TrajectoryKind::spiral, TrajectoryKind::kooshball}) {
     const int dims = kind == TrajectoryKind::kooshball ? 3 : 2;
     const ScanPath scan(kind, 24, 0, 0, 1);
-    const Truth truth(Phantom::blob(dims, 2), CoilSet(1, dims, 24), scan);
+    const GroundTruth truth(Phantom::blob(dims, 2), CoilSet(1, dims, 24), scan);
     const std::size_t center = dims == 3 ? (12 * 24 + 12) * 24 + 12 : 12 * 24 + 12;
     // The part of a two-pixel Gaussian beyond |k| = 0.5 is exp(-2 pi^2 4 / 4), below 1e-7.
     EXPECT_NEAR(truth.root_sum_of_squares()[center], 1, 1e-6);

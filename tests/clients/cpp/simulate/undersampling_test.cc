@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
-#include "clients/cpp/base/errors.h"
-#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/base/image_pixels.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/simulate.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"

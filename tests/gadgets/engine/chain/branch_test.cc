@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "tests/gadgets/engine/chain/contrasts.h"
 #include "tests/gadgets/sent_images.h"
 

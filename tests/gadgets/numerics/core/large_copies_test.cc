@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/core/lends_helpers.h"
+#include "gadgets/numerics/core/helper_limit.h"
 #include "gadgets/numerics/core/resources.h"
 #include "tests/support/resources.h"
 
@@ -32,7 +32,7 @@ TEST(LargeCopies, EachByteIsCopiedAndCleared) {
 
 /// Holds the calling thread up, before a piece of its work, until a helper has asked whether it may help. It does so
 /// however late it gets a core.
-class WaitsForAHelper final : public LendsHelpers {
+class WaitsForAHelper final : public HelperLimit {
  public:
   int most_helpers() const override {
     if (std::this_thread::get_id() != caller_) asked_ = true;

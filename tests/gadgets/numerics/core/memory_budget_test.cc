@@ -19,20 +19,20 @@ namespace echotrain::numerics {
 namespace {
 
 /// Parts of 10 bytes each, unused since the times given.
-class Parts final : public Droppable {
+class Parts final : public Evictable {
  public:
   Parts(MemoryBudget& budget, std::vector<std::uint64_t> times) : budget_(budget), times_(std::move(times)) {
     budget_.add(10 * times_.size());
-    budget_.offer(*this);
+    budget_.add_evictable(*this);
   }
-  ~Parts() override { budget_.withdraw(*this); }
+  ~Parts() override { budget_.remove_evictable(*this); }
   std::size_t left() const { return times_.size(); }
 
  private:
   std::optional<std::uint64_t> unused_since() const override {
     return times_.empty() ? std::nullopt : std::optional(times_.front());
   }
-  void drop(std::uint64_t) override {
+  void evict(std::uint64_t) override {
     times_.erase(times_.begin());
     budget_.give(10);
   }
@@ -57,14 +57,14 @@ TEST(MemoryBudget, DropsWhatWasUnusedForLongestWhereItNeedsRoom) {
 }
 
 /// Things of 10 bytes, each unused since its time.
-class Shared final : public DroppableOfClients {
+class Shared final : public ClientEvictable {
  public:
   using Things = std::multimap<std::string, std::uint64_t>;
   Shared(MemoryBudget& budget, Things things) : budget_(budget), things_(std::move(things)) {
     budget_.add(10 * things_.size());
-    budget_.offer(*this);
+    budget_.add_evictable(*this);
   }
-  ~Shared() override { budget_.withdraw(*this); }
+  ~Shared() override { budget_.remove_evictable(*this); }
   std::size_t of(const std::string& client) const { return things_.count(client); }
 
  private:
@@ -79,13 +79,13 @@ class Shared final : public DroppableOfClients {
     const auto found = oldest(nullptr);
     return found == things_.end() ? std::nullopt : std::optional(found->second);
   }
-  void drop(std::uint64_t) override { take(oldest(nullptr)); }
+  void evict(std::uint64_t) override { take(oldest(nullptr)); }
   Shares shares() const override {
     Shares shares;
     for (const auto& [client, since] : things_) shares[client] = {10 * things_.count(client), oldest(&client)->second};
     return shares;
   }
-  void drop_of(const std::string& client, std::uint64_t) override { take(oldest(&client)); }
+  void evict_of(const std::string& client, std::uint64_t) override { take(oldest(&client)); }
   void take(Things::const_iterator thing) {
     things_.erase(thing);
     budget_.give(10);
@@ -111,21 +111,21 @@ TEST(MemoryBudget, DropsOfTheClientForWhomMostIsKept) {
 }
 
 /// As many things of 10 bytes as wanted for each client, which all go in one walk. Counts the walks.
-class Thousands final : public DroppableOfClients {
+class Thousands final : public ClientEvictable {
  public:
   Thousands(MemoryBudget& budget, std::map<std::string, std::uint64_t> things)
       : budget_(budget), things_(std::move(things)) {
     for (const auto& [client, count] : things_) budget_.add(10 * count);
-    budget_.offer(*this);
+    budget_.add_evictable(*this);
   }
-  ~Thousands() override { budget_.withdraw(*this); }
+  ~Thousands() override { budget_.remove_evictable(*this); }
   std::uint64_t of(const std::string& client) const { return things_.at(client); }
   int walks() const { return walks_; }
 
  private:
   std::optional<std::uint64_t> unused_since() const override { return 1; }
-  void drop(std::uint64_t wanted) override {
-    for (auto& [client, count] : things_) drop_of(client, wanted);
+  void evict(std::uint64_t wanted) override {
+    for (auto& [client, count] : things_) evict_of(client, wanted);
   }
   Shares shares() const override {
     ++walks_;
@@ -134,7 +134,7 @@ class Thousands final : public DroppableOfClients {
       shares[client] = {10 * count, count == 0 ? std::nullopt : std::optional<std::uint64_t>(1)};
     return shares;
   }
-  void drop_of(const std::string& client, std::uint64_t wanted) override {
+  void evict_of(const std::string& client, std::uint64_t wanted) override {
     std::uint64_t& count = things_[client];
     const std::uint64_t gone = std::min(count, wanted / 10 + (wanted % 10 == 0 ? 0 : 1));
     count -= gone;
@@ -272,7 +272,7 @@ TEST(MemoryAccount, PaysForTheArraysOfAContext) {
   EXPECT_EQ(second->used(), 4u << 20) << "what the array holds, and nothing of what is kept for others";
   array.reset();
   EXPECT_EQ(second->used(), 0u);
-  resources->memory()->drop_unused();
+  resources->memory()->evict_unused();
   EXPECT_EQ(resources->memory()->used(), 0u);
 }
 

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/core/lends_helpers.h"
+#include "gadgets/numerics/core/helper_limit.h"
 #include "tests/support/matter_of_time.h"
 #include "tests/support/process_threads.h"
 
@@ -229,7 +229,7 @@ TEST(ThreadPoolTest, GroupsAreHelpedAlike) {
   using namespace std::chrono_literals;
   const ThreadPool threads(4);
   const std::stop_source never;
-  const auto many = std::make_shared<Helped>(), one = std::make_shared<Helped>();
+  const auto many = std::make_shared<HelperTime>(), one = std::make_shared<HelperTime>();
   std::atomic<bool> done{false};
   std::vector<std::jthread> callers;
   for (int c = 0; c < 6; ++c)
@@ -267,7 +267,7 @@ double helped_part(ThreadPool& pool, int loops, std::int64_t elements) {
 }
 
 /// Calls parallel_for with many elements of 100 us each, until its end.
-std::jthread hog(const ThreadPool& threads, std::shared_ptr<Helped> group) {
+std::jthread hog(const ThreadPool& threads, std::shared_ptr<HelperTime> group) {
   return std::jthread([&threads, group = std::move(group)](const std::stop_token& stop) {
     ThreadPool pool(threads, stop, group);
     try {
@@ -284,7 +284,7 @@ TEST(ThreadPoolTest, WhoHasRestedKeepsOthersWaitingForMoments) {
   const ThreadPool threads(4);
   const std::stop_source never;
   ThreadPool pool(threads, never.get_token());
-  const auto rested = std::make_shared<Helped>();
+  const auto rested = std::make_shared<HelperTime>();
   ThreadPool(threads, never.get_token(), rested).parallel_for(8, 1, [](std::int64_t begin, std::int64_t end) {
     rest(begin, end, 1ms);
   });
@@ -297,7 +297,7 @@ TEST(ThreadPoolTest, WhoHasRestedKeepsOthersWaitingForMoments) {
   EXPECT_GT(helped_part(pool, 10, 120), 0.4) << kMatterOfTime << "of the first 150 ms";
 }
 
-struct Lender : LendsHelpers {
+struct Lender : HelperLimit {
   std::atomic<int> most{0};
   void look() override {}
   void rest() override {}
@@ -309,7 +309,7 @@ TEST(ThreadPoolTest, ALenderBoundsTheHelpersOfAGroup) {
   using namespace std::chrono_literals;
   const ThreadPool threads(5);
   const std::stop_source never;
-  const auto group = std::make_shared<Helped>();
+  const auto group = std::make_shared<HelperTime>();
   Lender lender;
   std::atomic<int> at_once{0}, most{0};
   const auto most_of_two_loops = [&] {
@@ -348,7 +348,7 @@ TEST(ThreadPoolTest, HelpersComeWhenALenderLetsThem) {
   std::set<std::thread::id> who;
   std::jthread caller([&] {
     Yield::of_thread() = &lender;
-    ThreadPool pool(threads, never.get_token(), std::make_shared<Helped>());
+    ThreadPool pool(threads, never.get_token(), std::make_shared<HelperTime>());
     pool.parallel_for(1000, 1, [&](std::int64_t begin, std::int64_t end) {
       {
         const std::scoped_lock lock(mutex);

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <thread>
 
-#include "gadgets/numerics/core/errors.h"
-#include "gadgets/shared/store/equal_parts.h"
+#include "gadgets/numerics/core/numerics_errors.h"
+#include "gadgets/shared/store/fair_share_eviction.h"
 #include "tests/support/matter_of_time.h"
 
 namespace echotrain {
@@ -153,7 +153,7 @@ TEST_F(ArrayStoreTest, WhatNobodyUsesForAWeekIsInNoPart) {
   const ArrayStore store(folder_, 3000);
   add(store, "old", numbers(100, 1), "A");
   for (const auto& path : files())
-    fs::last_write_time(path, fs::file_time_type::clock::now() - kPartLapses - std::chrono::hours(1));
+    fs::last_write_time(path, fs::file_time_type::clock::now() - kShareLapses - std::chrono::hours(1));
   for (int i = 0; i < 3; ++i) add(store, "its " + std::to_string(i), numbers(100, 2), "B");
   EXPECT_FALSE(store.find("old", 100, {}, "A"));
   EXPECT_TRUE(store.find("its 0", 100, {}, "B"));

@@ -57,7 +57,7 @@ TEST_F(CalibrationStoreTest, StaysWhenTheMemoryIsWanted) {
   const auto resources = program();
   CalibrationStore& store = resources->get<CalibrationStore>();
   store.add(of("1.2.3"), lines_of(3, 1));
-  resources->memory()->drop_unused();
+  resources->memory()->evict_unused();
   EXPECT_TRUE(store.find(of("1.2.3")));
 }
 

@@ -153,7 +153,7 @@ TEST_F(NoiseStoreTest, ManyAtOnceAgreeOnTheSalt) {
 TEST_F(NoiseStoreTest, InMemoryOnlyNothingIsWritten) {
   const auto resources = program(1 << 20, 24, false);
   resources->get<NoiseStore>().add(noise_of("id"), record_of(4, 1));
-  resources->memory()->drop_unused();  // it is nowhere else: whoever fills the memory does not make another's go
+  resources->memory()->evict_unused();  // it is nowhere else: whoever fills the memory does not make another's go
   EXPECT_TRUE(resources->get<NoiseStore>().find(noise_of("id")));
   EXPECT_FALSE(fs::exists(folder_ / "noise"));
   EXPECT_FALSE(program()->get<NoiseStore>().find(noise_of("id")));
@@ -266,16 +266,16 @@ TEST_F(NoiseStoreTest, TheBudgetTakesBackTheMemoryOfWhatIsOnDisk) {
   const std::uint64_t before = resources->memory()->used();
   store.add(noise_of("id"), record_of(16, 1));
   EXPECT_GT(resources->memory()->used(), before + 16u * 16u * 16u);
-  resources->memory()->drop_unused();
+  resources->memory()->evict_unused();
   EXPECT_EQ(resources->memory()->used(), before);
   EXPECT_TRUE(store.find(noise_of("id")));
 }
 
 /// Counts how often a budget looks through all that is kept.
-class Walks final : public numerics::Droppable {
+class Walks final : public numerics::Evictable {
  public:
-  explicit Walks(numerics::MemoryBudget& budget) : budget_(budget) { budget_.offer(*this); }
-  ~Walks() override { budget_.withdraw(*this); }
+  explicit Walks(numerics::MemoryBudget& budget) : budget_(budget) { budget_.add_evictable(*this); }
+  ~Walks() override { budget_.remove_evictable(*this); }
   int count() const { return count_; }
 
  private:
@@ -283,7 +283,7 @@ class Walks final : public numerics::Droppable {
     ++count_;
     return std::nullopt;
   }
-  void drop(std::uint64_t) override {}
+  void evict(std::uint64_t) override {}
   numerics::MemoryBudget& budget_;
   mutable int count_ = 0;
 };

@@ -48,7 +48,7 @@ View take_apart(const std::string& bytes) {
 }
 bool has(const View& view, const std::string& text) { return view.head.find(text) != std::string::npos; }
 
-View view(protocol::Image made, const ViewWish& wish) {
+View view(protocol::Image made, const ViewRequest& wish) {
   KeptImage image(std::make_shared<numerics::MemoryBudget>());
   image.image = std::move(made);
   return take_apart(view_of(image, wish));
@@ -176,7 +176,7 @@ TEST(RecentImages, AreListedInPartsAndBySession) {
   EXPECT_NE(images_json(images, 5, 0).find("\"more\":true"), std::string::npos);
   EXPECT_NE(images_json(images, 5, count + 2).find("\"more\":false"), std::string::npos);
   EXPECT_NE(images_json(images, 6, 0).find("{\"first\":0,\"more\":false,\"images\":[]}"), std::string::npos);
-  images.drop(1);  // the oldest, of session 1
+  images.evict(1);  // the oldest, of session 1
   EXPECT_EQ(images.extent(1).first, 3U);
 }
 
@@ -235,7 +235,7 @@ TEST(ImageView, IsThePlaneThatIsAskedFor) {
   volume.head.matrix_size[1] = 2;
   volume.head.matrix_size[2] = 2;
   volume.head.channels = 2;
-  ViewWish wish;
+  ViewRequest wish;
   wish.z = 1;
   wish.channel = 1;
   const View asked = view(volume, wish);

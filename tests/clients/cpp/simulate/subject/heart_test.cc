@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/cine_scanner.h"
 #include "clients/cpp/simulate/subject/phantom.h"
 #include "protocol/data/acquisition_check.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/usage_error.h"
 #include "tests/clients/cpp/support.h"
 
 namespace echotrain::client {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "gadgets/numerics/core/layout/layout.h"
+#include "gadgets/numerics/core/layout/sample_layout.h"
 #include "tests/support/backends.h"
 
 namespace echotrain::numerics {

@@ -1,0 +1,107 @@
+#include "gadgets/engine/gadget_reference.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gadgets/engine/chain/chain_plan.h"
+#include "gadgets/engine/pipeline.h"
+
+namespace echotrain {
+namespace {
+
+constexpr const char* kIntroduction = R"(# Gadgets
+
+<!-- `./run docs` writes this file from the gadgets' declarations; a test fails when it is stale. -->
+
+Every gadget, what it takes and gives, and its parameters; `echotrain-server --explain GADGET` prints the same in a terminal.
+[pipelines.md](pipelines.md) says how gadgets make a pipeline, and what comes of their parameters.
+
+| gadget | takes | gives |
+|---|---|---|
+)";
+
+/// `text` escaped for a cell of a table.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+/// Puts `text` on one line: descriptions may have line ends, and other characters that control a terminal.
+std::string line_of(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  return text;
+}
+
+std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
+
+std::string parameters_table(const GadgetEntry& entry) {
+  if (entry.parameters.empty()) return "No parameters.\n";
+  std::string out = "| parameter | type | range | unit | default | |\n|---|---|---|---|---|---|\n";
+  for (const ParameterInfo& p : entry.parameters)
+    out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", p.name, p.type(), cell(p.range()), cell(p.unit),
+                       code(p.fallback), cell(p.help));
+  return out;
+}
+
+}  // namespace
+
+std::string list_pipelines(std::span<const config::PipelineSpec> pipelines) {
+  std::string out;
+  for (const config::PipelineSpec& spec : pipelines) {
+    const std::string aliases = fmt::format("{}", fmt::join(spec.aliases, ", "));
+    out += fmt::format("{:<24} {}{}\n", spec.name, line_of(spec.description),
+                       aliases.empty() ? "" : fmt::format(" (also {})", aliases));
+  }
+  return out;
+}
+
+std::string list_gadgets(const Registry& registry) {
+  std::string out;
+  for (const std::string& name : registry.names())
+    out += fmt::format("{:<24} {}\n", name, registry.find(name)->summary);
+  return out;
+}
+
+std::string explain_pipeline(const config::PipelineSpec& spec, const Registry& registry) {
+  std::string out = fmt::format("{}\n  {}\n", spec.name, spec.description);
+  if (!spec.aliases.empty()) out += fmt::format("  also {}\n", fmt::join(spec.aliases, ", "));
+  if (spec.input == config::Input::images) out += "  input: images\n";
+  return out + "\n" + indented(PipelinePlan::check(spec, registry)->describe());
+}
+
+std::string explain_branches() {
+  return R"(branch
+  Gives copies of the items at its place a chain of their own, whose images are a series of their own.
+
+  parameters (docs/pipelines.md, "Branches")
+    pipeline: the branch's gadgets, as in a pipeline file
+    when: map of conditions, all of which must hold; default none
+        encoding, slice, contrast, phase, repetition, set, series: N, a list, or {from: N, to: M}
+        kind, flag: of readouts; content, image_type, meta: of images
+        item: images: those that the client sends beside readouts
+    pass_on: flag, default true
+        whether the items that it takes go on along the chain, too
+    series_offset: integer 0 .. 60000, default 1000 times the branch's number in the file
+        added to image_series_index of its images
+    role: text, default none
+        its images are not sent, but serve gadgets that ask for images of this role (coil_maps, reference)
+)";
+}
+
+std::string gadgets_markdown(const Registry& registry) {
+  std::string table = kIntroduction, sections;
+  for (const std::string& name : registry.names()) {
+    const GadgetEntry& entry = *registry.find(name);
+    std::string forms;
+    for (const GadgetForm& form : entry.forms) {
+      table += fmt::format("| [`{0}`](#{0}) | {1} | {2} |\n", name, to_string(form.takes), to_string(form.gives));
+      forms += fmt::format("{}{} -> {}", forms.empty() ? "" : "; ", to_string(form.takes), to_string(form.gives));
+    }
+    sections += fmt::format("\n## {}\n\n{}\n\n{}\n\n{}", name, entry.summary, forms, parameters_table(entry));
+  }
+  return table + sections;
+}
+
+}  // namespace echotrain

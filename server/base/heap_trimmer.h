@@ -1,0 +1,69 @@
+// The tidier gives memory that was freed back to the machine.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "gadgets/numerics/core/resources.h"
+#include "server/base/clock.h"
+
+namespace echotrain::server {
+
+/// Decides when looking for free pages in the heap is worth its cost: a call of the kernel for each of them, some 100
+/// ms for a server with many sessions, and threads that allocate meanwhile may have to wait.
+class TrimPolicy {
+ public:
+  /// The process's resident memory, what it counts of that, and within which bound [bytes].
+  struct Seen {
+    Clock::time_point now;
+    std::uint64_t resident = 0, counted = 0, bound = 0;
+  };
+  /// True if looking is worth it. `wanted`: much was freed, or nobody is here who would have to wait.
+  bool worth_it(const Seen& seen, bool wanted);
+  /// Notes that pages were given back; `seen`: what the process has now.
+  void done(const Seen& seen);
+
+ private:
+  static std::uint64_t uncounted(const Seen& seen) {
+    return seen.resident - (seen.counted < seen.resident ? seen.counted : seen.resident);
+  }
+  Clock::time_point last_{};   // when it was done
+  std::uint64_t lasting_ = 0;  // uncounted memory that is no free page, as far as is known
+};
+
+/// A thread that gives the heap's free pages back to the machine: the allocator keeps what sessions have freed,
+/// scattered over the arenas of all threads, so that the process would grow for hours and never shrink. The threads
+/// that move the sessions' bytes have no time for it. Thread-safe.
+class HeapTrimmer {
+ public:
+  explicit HeapTrimmer(std::shared_ptr<numerics::Resources> resources);
+  ~HeapTrimmer();
+  HeapTrimmer(const HeapTrimmer&) = delete;
+  HeapTrimmer& operator=(const HeapTrimmer&) = delete;
+
+  /// Notes that a session has ended; `idle`: there is no other one. Returns at once.
+  void session_ended(bool idle);
+  /// Asks the thread to free what ended sessions have left for later ones (receive buffers, large arrays of the CPU
+  /// backend) if nobody has used it since the previous call. Returns at once.
+  void free_unused();
+
+ private:
+  void run();
+  void trim(bool unused);
+  TrimPolicy::Seen look() const;
+
+  const std::shared_ptr<numerics::Resources> resources_;
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
+  TrimPolicy policy_;       // of the thread
+  bool wanted_ = false;     // of the thread
+  bool half_full_ = false;  // of the thread: the process has half of the bound
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool idle_ = false, unused_ = false, stopping_ = false;
+  std::thread thread_;  // last: everything else exists before it starts
+};
+
+}  // namespace echotrain::server

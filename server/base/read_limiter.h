@@ -1,0 +1,46 @@
+// Read turns share the time of the threads that move bytes among sessions (fair share).
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace echotrain::server {
+
+/// Sessions that bring messages faster than these are handled take turns: `most` of them at once, first come first
+/// served, so that the threads that move bytes have time for those that bring few. Thread-safe. Permits keep it alive.
+class ReadLimiter : public std::enable_shared_from_this<ReadLimiter> {
+ public:
+  explicit ReadLimiter(int most) : most_(most) {}
+
+  /// Waits, then is granted until it is destroyed.
+  class Permit {
+   public:
+    ~Permit();
+    Permit(const Permit&) = delete;
+    Permit& operator=(const Permit&) = delete;
+    bool granted() const;
+
+   private:
+    friend class ReadLimiter;
+    Permit(std::shared_ptr<ReadLimiter> limiter, std::function<void()> wake)
+        : limiter_(std::move(limiter)), wake_(std::move(wake)) {}
+    const std::shared_ptr<ReadLimiter> limiter_;
+    const std::function<void()> wake_;
+    bool granted_ = false;  // guarded by the limiter
+  };
+  /// Asks for a turn. `wake` is called, on any thread, when a permit that had to be waited for is granted.
+  std::unique_ptr<Permit> acquire(std::function<void()> wake);
+
+ private:
+  void end(Permit& permit);
+
+  const int most_;
+  mutable std::mutex mutex_;
+  int granted_ = 0;
+  std::list<Permit*> line_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,135 @@
+// The dialogue is the order of messages in a session (docs/protocol.md, "Exchange"): it says what each control message
+// means at its place.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "protocol/data/limits.h"
+#include "protocol/data/messages.h"
+#include "protocol/data/result.h"
+#include "server/net/identity.h"
+#include "server/net/tokens.h"
+#include "server/scan/pipeline_catalogue.h"
+#include "server/scan/queries.h"
+#include "server/scan/scan_request.h"
+
+namespace echotrain::server {
+
+/// What the session has to do because of a message. At most one of fatal, start and closed is set.
+struct SessionAction {
+  std::optional<protocol::Error> fatal;        ///< the session ends with this reason
+  std::optional<protocol::Response> response;  ///< to be sent
+  std::optional<ScanRequest> start;            ///< the scan to run, in place of one that was started before
+  std::string warning;                         ///< a line for the client
+  std::string remark;                          ///< a line for the log
+  std::string detail;                          ///< what the client wrote of it, for the log at debug
+  bool data = false;                           ///< the message is for the pipeline
+  bool closed = false;                         ///< the client's CLOSE
+};
+
+/// The state machine CONFIG -> HEADER -> DATA -> FLUSH. No sockets, no threads.
+class ProtocolStateMachine {
+ public:
+  ProtocolStateMachine(const PipelineCatalogue& catalogue, const protocol::Limits& limits,
+                       numerics::Resources& resources)
+      : catalogue_(catalogue), limits_(limits), resources_(resources) {}
+
+  /// What is known of the client before it says anything. What it points to must outlive the dialogue.
+  struct Client {
+    std::string peer;                        ///< "10.1.2.3:4711", or what it is if it has no address
+    std::string subject;                     ///< of its checked certificate; empty: it has none
+    const Identities* identities = nullptr;  ///< null: nobody is joined to others
+    const Tokens* tokens = nullptr;          ///< null: there are none
+    bool needs_token = false;                ///< it must send one of them in a config text
+  };
+  void set_client(Client client);
+  /// As far as it is known: a token may still come with the config.
+  const Identity& identity() const { return identity_; }
+
+  /// A token is required, and none that is known has come.
+  bool needs_token() const { return client_.needs_token && !token_known_; }
+  /// Whether a config text of this beginning may be read: it has a token that is known, or none is required. Nothing
+  /// else of it is read.
+  bool may_read(std::string_view config_text);
+  /// What a client without such a token hears, whether it has none or a wrong one.
+  static protocol::Error unauthorized();
+
+  SessionAction handle(const protocol::Message& message);
+
+  /// What a config text says.
+  struct Config {
+    protocol::Result<PipelineCatalogue::Choice> choice;
+    std::string token;
+  };
+  static Config read_config(const PipelineCatalogue& catalogue, std::string_view text);
+  /// Whether a config may come now.
+  bool expects_config() const { return state_ == State::config && !config_came_; }
+  /// Like handle(), for a config text that read_config() has read on another thread because that takes long.
+  SessionAction take(const Config& config);
+  /// Whether a header may come now, and is of use.
+  bool expects_header() const;
+  /// Like handle(), for a header that was parsed on another thread. Precondition: expects_header().
+  SessionAction take(protocol::Result<protocol::Header> header);
+
+  enum class State { config, header, data, flush };
+  State state() const { return state_; }
+  /// Why the message that begins with this id cannot be taken, if that is clear before the rest of it has come: data
+  /// before the header, of which a client could send 1 GiB in as many hours as it likes.
+  std::optional<protocol::Error> refusal_of(std::uint16_t id) const;
+  /// Whether this TEXT may be a host's JSON, which read_additional() reads, on any thread, and take() then takes.
+  bool expects_additional(const std::string& text) const;
+  /// What a host's JSON after the header changes.
+  struct Additional {
+    std::optional<protocol::Result<PipelineCatalogue::Choice>> choice{};  ///< nothing: all stays as it is
+    bool other = false;                                                   ///< it is another pipeline
+    std::string warning{};
+  };
+  Additional read_additional(const std::string& text) const;
+  SessionAction take(const Additional& additional);
+  /// The text that answers a query; on any thread.
+  std::string answer(const protocol::Query& query) const;
+  /// Whether the answer is made of what scans have left, on whatever disk.
+  static bool asks_of_scans(const protocol::Query& query);
+  /// Whether it may be long, and take long to make.
+  static bool is_long(const protocol::Query& query);
+
+  /// In state data, a readout, waveform or image needs no handle(): call this instead.
+  void data_came() { data_came_ = true; }
+  /// The client has named a pipeline that it may use, or its header stands for one: from here on it has a session.
+  bool admissible() const { return choice_ && *choice_; }
+  /// Why the client's config cannot be used, if so. The client is told when its header comes; a client that sends CLOSE
+  /// instead must not be told (a Gadgetron client would abort).
+  std::optional<protocol::Error> config_error() const;
+
+ private:
+  QueryClient asker() const;
+  void identify(const std::optional<Tokens::Grant>& grant);
+  protocol::Error misplaced_config() const;
+  protocol::Error too_early(protocol::MessageId id) const;
+  protocol::Result<PipelineCatalogue::Choice> choice() const;
+  SessionAction on_header(const std::string& xml);
+  SessionAction on_text(const std::string& text);
+  SessionAction start(PipelineCatalogue::Choice choice);
+
+  const PipelineCatalogue& catalogue_;
+  const protocol::Limits& limits_;
+  numerics::Resources& resources_;  // of which a client may ask
+  Client client_;
+  Identity identity_{"program:unknown"};
+  std::optional<config::ClientPipelines> granted_;  // by its token
+  bool token_known_ = false;
+  std::size_t told_ = 0;  // bytes of answers before it has a session
+  State state_ = State::config;
+  std::optional<protocol::Result<PipelineCatalogue::Choice>> choice_;
+  std::string warning_;  // about the config; for the client, once its header has come
+  std::optional<protocol::Header> header_;
+  std::optional<std::string> device_;  // of that header
+  bool config_came_ = false;
+  bool text_came_ = false;  // after the header
+  bool data_came_ = false;
+};
+
+}  // namespace echotrain::server
