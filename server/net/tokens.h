@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/server_options.h"
+#include "protocol/data/limits.h"
 
 namespace echotrain::server {
 
@@ -53,9 +54,8 @@ class Tokens {
   std::vector<Line> lines_;
 };
 
-/// A config text is searched for its token in this many bytes, and lines, of its beginning.
-inline constexpr std::size_t kTokenBytes = 16 << 10;
-inline constexpr int kTokenLines = 16;
+using protocol::kTokenBytes;  // as much of a config text as is looked at for its token, and as many lines
+using protocol::kTokenLines;
 /// Returns the token that a config text has in its beginning: a line `token: ...`, or "token" in a host's JSON. Nothing
 /// else of the text is read. Empty: there is none.
 std::string token_in(std::string_view config_text);

@@ -97,10 +97,14 @@ void Inbox::resume() {
   arrived_.notify_one();
 }
 
-bool Inbox::full(bool give_back) {
+bool Inbox::full() const {
   const std::scoped_lock lock(mutex_);
-  gives_back_ = give_back && bytes_ > 0;
-  return (bytes_ >= bound_ || gives_back_) && !cancelled_;
+  return bytes_ >= bound_ && !cancelled_;
+}
+
+bool Inbox::notify_when_empty() {
+  const std::scoped_lock lock(mutex_);
+  return notify_when_empty_ = bytes_ > 0 && !cancelled_;
 }
 
 bool Inbox::exceeds_cache() {
@@ -145,7 +149,8 @@ Inbox::Taken Inbox::take(const Waiting& waiting) {
     share_.set(bytes_);
     taken_bytes_ = 0;
     payload_ -= std::exchange(taken_payload_, 0);
-    roomier = (was_full && bytes_ < bound_) || (gives_back_ && bytes_ == 0);
+    const bool emptied = bytes_ == 0 && std::exchange(notify_when_empty_, false);
+    roomier = (was_full && bytes_ < bound_) || emptied;
   }
   if (roomier) room_();  // before waiting: the reader may be the one who brings more
   if (waiting.spins) spin(waiting.soon);

@@ -43,9 +43,10 @@ class Inbox {
   /// False, and nothing changes, when the worker has something to do.
   bool pause();
   void resume();
-  /// Whether the queue has reached its bound. One message may exceed the bound, however large it is. With `give_back`,
-  /// whether anything is in it: its memory is wanted elsewhere.
-  bool full(bool give_back = false);
+  /// Whether the queue has reached its bound. One message may exceed the bound, however large it is.
+  bool full() const;
+  /// Where its memory is wanted elsewhere: asks for one call of `room` when nothing is left in it. False: nothing is.
+  bool notify_when_empty();
 
   /// Whether so much is queued that it leaves the processor's caches before the worker comes to it, which costs both
   /// sides more than a short wait. Where it is so, `room` is called when half of it is left.
@@ -92,7 +93,7 @@ class Inbox {
   QueueMemory::Share share_;                     // of bytes_
   const std::size_t bound_;
   bool told_exceeds_cache_ = false;
-  bool gives_back_ = false;  // somebody waits for it to be empty
+  bool notify_when_empty_ = false;  // somebody waits for that
   std::optional<End> end_;
   bool cancelled_ = false;
   bool waiting_ = false;  // the worker, in take()

@@ -73,7 +73,8 @@ class Worker {
   void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
   bool queue_exceeds_cache() { return inbox_.exceeds_cache(); }  ///< see Inbox
-  bool full(bool give_back = false) { return inbox_.full(give_back); }
+  bool full() const { return inbox_.full(); }
+  bool notify_when_empty() { return inbox_.notify_when_empty(); }  ///< see Inbox
   std::size_t queued_bytes() const { return inbox_.bytes(); }
   std::size_t queued_payload_bytes() const { return inbox_.payload_bytes(); }
   /// Stops before the next piece of work, whatever is pushed, until resume(). False, and nothing changes, while there

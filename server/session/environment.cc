@@ -23,12 +23,6 @@ namespace {
 /// Sockets need few threads: pipelines have their own. A thread copies some 4 GB/s.
 constexpr int kFewIoThreads = 4, kMostIoThreads = 16;
 
-/// The headers that scanners send have 10 to 200 KiB. A parser takes many times the bytes that it parses.
-constexpr std::uint64_t kMostHeaderBytes = 1 << 20;
-/// Shipped pipelines have 1 to 3 KiB, and the live page takes as much as this. Reading YAML takes half a second per
-/// MiB.
-constexpr std::uint64_t kMostConfigBytes = 256 << 10;
-
 void require(config::BackendChoice choice) {
   if (choice == config::BackendChoice::automatic) return;
   const auto backend = choice == config::BackendChoice::cuda ? numerics::Backend::cuda : numerics::Backend::cpu;
@@ -127,7 +121,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   std::shared_ptr<ComputePool> compute = make_compute_pool(options);
   Environment environment{
       options,
-      {.config_text_bytes = kMostConfigBytes, .header_bytes = kMostHeaderBytes},
+      protocol::kServerLimits,
       PipelineCatalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom),
                         options.client_pipelines),
       std::move(resources),

@@ -73,7 +73,9 @@ asio::awaitable<void> Reader::open() {
 
 asio::awaitable<void> Reader::receive() {
   while (!connection_.ending()) {
-    if (must_wait()) {
+    if (may_spill()) {
+      spill_.begin();
+    } else if (must_wait()) {
       watchdog_.hold_back();
       co_await wait_held_back();
       continue;
@@ -135,15 +137,17 @@ void Reader::count(std::size_t n) {
   connection_.status->last_activity = Clock::now();
 }
 
-// Whether the socket must be held back. Begins to spill where that avoids it.
-bool Reader::must_wait() {
+// Whether the scan takes nothing for the moment, and what comes can go to the raw capture alone.
+bool Reader::may_spill() const {
+  return !capture_.full() && !spill_.active() && scan_.input_full() && scan_.started() && capture_.can_spill();
+}
+
+// Whether the socket must be held back.
+bool Reader::must_wait() const {
   if (capture_.full()) return true;
   if (spill_.active())
     return capture_.stopped() || ((handler_.scan_waits() || scan_.regaining()) && spill_.backlog() >= most_waiting());
-  if (!scan_.input_full()) return false;
-  if (!scan_.started() || !capture_.can_spill()) return true;
-  spill_.begin();
-  return false;
+  return scan_.input_full() && !may_spill();
 }
 
 // Bytes that a scan may send while it waits for its place.

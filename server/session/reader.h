@@ -41,7 +41,8 @@ class Reader {
  private:
   asio::awaitable<void> open();
   asio::awaitable<void> receive();
-  bool must_wait();
+  bool may_spill() const;
+  bool must_wait() const;
   asio::awaitable<void> wait_held_back();
   asio::awaitable<void> pace_reads();
   std::uint64_t most_waiting() const;

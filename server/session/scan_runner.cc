@@ -240,7 +240,7 @@ bool ScanRunner::busy() const {
   const bool give_back =
       !paused_ && connection_.status->queues->borrows() &&
       (environment.memory_admission->under_pressure() || environment.memory->left() == 0 || admission_.has_too_much());
-  return (worker_ && worker_->full(give_back)) || regaining();
+  return (worker_ && (worker_->full() || (give_back && worker_->notify_when_empty()))) || regaining();
 }
 
 // Looks at the scan's progress; called again and again, also when the client is gone.

@@ -5,13 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "protocol/data/limits.h"
 #include "protocol/data/result.h"
 #include "server/scan/pipeline_catalogue.h"
 
 namespace echotrain::server {
 
 /// The longest text that is checked. The longest shipped pipeline has 6 KiB.
-inline constexpr std::size_t kLongestPipelineText = 256 << 10;
+inline constexpr std::size_t kLongestPipelineText = protocol::kServerLimits.config_text_bytes;
 
 /// Returns all pipelines by name, with their descriptions.
 std::string pipelines_json(const PipelineCatalogue& catalogue);

@@ -84,6 +84,25 @@ TEST(Inbox, WhatWasTakenIsDoneWhileTheWorkerSpins) {
   EXPECT_TRUE(inbox.take({20s, true, nullptr}).end);
 }
 
+TEST(Inbox, SaysOnceWhenItIsEmptyToWhoAsks) {
+  int room = 0;
+  Inbox inbox(1 << 20, [&] { ++room; });
+  EXPECT_FALSE(inbox.notify_when_empty()) << "it is empty";
+  inbox.push(readouts(1));
+  EXPECT_FALSE(inbox.full());
+  EXPECT_TRUE(inbox.notify_when_empty());
+  ASSERT_TRUE(inbox.take().work);
+  EXPECT_EQ(room, 0) << "the worker has it";
+  inbox.push(readouts(1));
+  ASSERT_TRUE(inbox.take().work);
+  EXPECT_EQ(room, 0) << "more has come";
+  inbox.finish(End::complete);
+  EXPECT_TRUE(inbox.take().end);
+  EXPECT_EQ(room, 1);
+  EXPECT_TRUE(inbox.take().end);
+  EXPECT_EQ(room, 1) << "nobody has asked again";
+}
+
 /// A pause is for who sleeps; who spins looks again.
 TEST(Inbox, PausedWorkerTakesNothingUntilItGoesOn) {
   Inbox inbox(1 << 20, [] {});
