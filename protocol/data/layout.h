@@ -18,12 +18,28 @@ static_assert(std::endian::native == std::endian::little, "structs are sent as m
 
 inline constexpr std::size_t kIdBytes = 2;
 inline constexpr std::size_t kConfigNameBytes = 1024;  ///< fixed field of CONFIG_FILE
-inline constexpr std::size_t kMaxConfigName = 255;     ///< longest name that is accepted
-inline constexpr std::size_t kAcquisitionHeadBytes = 340;
-inline constexpr std::size_t kWaveformHeadBytes = 40;
-inline constexpr std::size_t kImageHeadBytes = 198;
+inline constexpr std::size_t kAcquisitionHeadBytes = sizeof(AcquisitionHeader);
+inline constexpr std::size_t kWaveformHeadBytes = sizeof(WaveformHeader);
+inline constexpr std::size_t kImageHeadBytes = sizeof(ImageHeader);
+
+/// Where the fields lie that tell a message's length, counted from after the id (docs/protocol.md, "Layouts"); a test
+/// holds the page to the structs.
+namespace at {
+inline constexpr std::size_t kVersion = 0;  ///< of all three heads
+inline constexpr std::size_t kAcquisitionFlags = offsetof(AcquisitionHeader, flags);
+inline constexpr std::size_t kAcquisitionSamples = offsetof(AcquisitionHeader, number_of_samples);
+inline constexpr std::size_t kAcquisitionChannels = offsetof(AcquisitionHeader, active_channels);
+inline constexpr std::size_t kTrajectoryDimensions = offsetof(AcquisitionHeader, trajectory_dimensions);
+inline constexpr std::size_t kWaveformSamples = offsetof(WaveformHeader, number_of_samples);
+inline constexpr std::size_t kWaveformChannels = offsetof(WaveformHeader, channels);
+inline constexpr std::size_t kImageType = offsetof(ImageHeader, data_type);
+inline constexpr std::size_t kImageMatrix = offsetof(ImageHeader, matrix_size);  ///< u16 [x, y, z]
+inline constexpr std::size_t kImageChannels = offsetof(ImageHeader, channels);
+inline constexpr std::size_t kQueryLength = 16, kResponseLength = 8;  ///< of their texts
+}  // namespace at
+inline constexpr std::size_t kTextFixedBytes = 4, kQueryFixedBytes = 24, kResponseFixedBytes = 16, kErrorFixedBytes = 8;
+
 inline constexpr std::size_t kAttributeLengthBytes = 8;  ///< uint64 between an image's header and its attributes
-inline constexpr std::uint64_t kMaxErrorText = 4096;     ///< longest text of a peer's ERROR message that we wait for
 
 // Acquisition flags: value v of the enum is bit v - 1.
 inline constexpr std::uint64_t acquisition_flag(int value) { return std::uint64_t{1} << (value - 1); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "protocol/data/layout.h"
+#include "protocol/data/limits.h"
 #include "protocol/data/text.h"
 #include "protocol/wire/codec.h"
 #include "protocol/wire/sample_compression.h"
@@ -44,7 +45,7 @@ Result<Message> decode_config_file(Bytes body) {
 }
 
 Result<Message> decode_text(MessageId id, Bytes body) {
-  const std::string_view text = cut_at_nul(as_text(body.subspan(4)));
+  const std::string_view text = cut_at_nul(as_text(body.subspan(kTextFixedBytes)));
   if (id == MessageId::text) return Message{Text{std::string(text)}};
   const bool header = id == MessageId::header;
   if (!is_utf8(text)) {
@@ -147,9 +148,11 @@ Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const v
     case MessageId::close:
       return Message{Close{}};
     case MessageId::query:
-      return Message{Query{load<std::uint64_t>(body, 8), std::string(cut_at_nul(as_text(body.subspan(24))))}};
+      return Message{
+          Query{load<std::uint64_t>(body, 8), std::string(cut_at_nul(as_text(body.subspan(kQueryFixedBytes))))}};
     case MessageId::response:
-      return Message{Response{load<std::uint64_t>(body, 0), std::string(cut_at_nul(as_text(body.subspan(16))))}};
+      return Message{
+          Response{load<std::uint64_t>(body, 0), std::string(cut_at_nul(as_text(body.subspan(kResponseFixedBytes))))}};
     case MessageId::acquisition: {
       Message message{std::in_place_type<Acquisition>};
       auto& acquisition = std::get<Acquisition>(message);

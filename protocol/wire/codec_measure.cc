@@ -5,6 +5,7 @@
 #include <array>
 
 #include "protocol/data/layout.h"
+#include "protocol/data/limits.h"
 #include "protocol/data/text.h"
 #include "protocol/wire/codec.h"
 
@@ -106,7 +107,7 @@ Extent at_least(MessageId id, std::uint64_t body_bytes) {
 }
 
 Result<Extent> measure_text(const Body& body, MessageId id, std::uint64_t limit, const char* code) {
-  if (!body.has<std::uint32_t>(0)) return at_least(id, 4);
+  if (!body.has<std::uint32_t>(0)) return at_least(id, kTextFixedBytes);
   const std::uint64_t n = body.get<std::uint32_t>(0);
   if (n > limit) {
     return Error{code, fmt::format("{} claims {} bytes; at most {} are allowed{}",
@@ -116,51 +117,51 @@ Result<Extent> measure_text(const Body& body, MessageId id, std::uint64_t limit,
                                        : "")};
   }
   if (id == MessageId::header && n == 0) return Error{code, "the header is empty"};
-  return exact(id, 4 + n);
+  return exact(id, kTextFixedBytes + n);
 }
 
 Result<Extent> measure_query(const Body& body, const Limits& limits) {
-  if (!body.has<std::uint64_t>(0)) return at_least(MessageId::query, 24);
+  if (!body.has<std::uint64_t>(0)) return at_least(MessageId::query, kQueryFixedBytes);
   if (const auto reserved = body.get<std::uint64_t>(0); reserved != 0) {
     return Error{"bad-query", fmt::format("reserved field of QUERY is {}; it must be 0", reserved)};
   }
-  if (!body.has<std::uint64_t>(16)) return at_least(MessageId::query, 24);
-  const auto n = body.get<std::uint64_t>(16);
+  if (!body.has<std::uint64_t>(at::kQueryLength)) return at_least(MessageId::query, kQueryFixedBytes);
+  const auto n = body.get<std::uint64_t>(at::kQueryLength);
   if (n > limits.query_bytes) {
     return Error{"bad-query", fmt::format("QUERY claims {} bytes; at most {} are allowed", n, limits.query_bytes)};
   }
-  return exact(MessageId::query, 24 + n);
+  return exact(MessageId::query, kQueryFixedBytes + n);
 }
 
 Result<Extent> measure_response(const Body& body, const Limits& limits) {
   if (limits.response_bytes == 0) {
     return Error{"unknown-message", "unexpected message 7 (RESPONSE): nothing was asked of this peer"};
   }
-  if (!body.has<std::uint64_t>(8)) return at_least(MessageId::response, 16);
-  const auto n = body.get<std::uint64_t>(8);
+  if (!body.has<std::uint64_t>(at::kResponseLength)) return at_least(MessageId::response, kResponseFixedBytes);
+  const auto n = body.get<std::uint64_t>(at::kResponseLength);
   if (n > limits.response_bytes) {
     return Error{"too-large",
                  fmt::format("RESPONSE claims {} bytes; at most {} are allowed", n, limits.response_bytes)};
   }
-  return exact(MessageId::response, 16 + n);
+  return exact(MessageId::response, kResponseFixedBytes + n);
 }
 
 // ERROR always ends the stream, but its text says why the peer gave up, so a reader waits for a short text.
 Result<Extent> measure_error(const Body& body) {
-  if (!body.has<std::uint64_t>(0)) return at_least(MessageId::error, 8);
+  if (!body.has<std::uint64_t>(0)) return at_least(MessageId::error, kErrorFixedBytes);
   const auto n = body.get<std::uint64_t>(0);
   if (n > kMaxErrorText) {
     return Error{"unknown-message", fmt::format("the peer sent message 8 (ERROR) with a text of {} bytes", n)};
   }
-  if (body.bytes().size() < 8 + n) return at_least(MessageId::error, 8 + n);
-  const std::string text = quotable(cut_at_nul(as_text(body.bytes().subspan(8, n))), kMaxErrorText);
+  if (body.bytes().size() < kErrorFixedBytes + n) return at_least(MessageId::error, kErrorFixedBytes + n);
+  const std::string text = quotable(cut_at_nul(as_text(body.bytes().subspan(kErrorFixedBytes, n))), kMaxErrorText);
   return Error{"unknown-message", fmt::format("the peer sent message 8 (ERROR): {}", text)};
 }
 
 // Version 0 comes from Python's zeroed headers and reads the same.
 std::optional<Error> check_version(const Body& body, std::string_view what) {
-  if (!body.has<std::uint16_t>(0)) return std::nullopt;
-  const auto version = body.get<std::uint16_t>(0);
+  if (!body.has<std::uint16_t>(at::kVersion)) return std::nullopt;
+  const auto version = body.get<std::uint16_t>(at::kVersion);
   if (version <= 1) return std::nullopt;
   return Error{"bad-version", fmt::format("{} header has version {}; only 1 is supported", what, version)};
 }
@@ -178,12 +179,12 @@ std::optional<Error> check_compression_flags(std::uint64_t flags) {
 Result<Extent> measure_acquisition(const Body& body, const Limits& limits) {
   constexpr MessageId kId = MessageId::acquisition;
   if (auto error = check_version(body, "readout")) return *error;
-  if (!body.has<std::uint64_t>(2)) return at_least(kId, kAcquisitionHeadBytes);
-  const auto flags = body.get<std::uint64_t>(2);
+  if (!body.has<std::uint64_t>(at::kAcquisitionFlags)) return at_least(kId, kAcquisitionHeadBytes);
+  const auto flags = body.get<std::uint64_t>(at::kAcquisitionFlags);
   if (auto error = check_compression_flags(flags)) return *error;
-  if (!body.has<std::uint16_t>(38)) return at_least(kId, kAcquisitionHeadBytes);
-  const std::uint64_t samples = body.get<std::uint16_t>(34);
-  const std::uint64_t channels = body.get<std::uint16_t>(38);
+  if (!body.has<std::uint16_t>(at::kAcquisitionChannels)) return at_least(kId, kAcquisitionHeadBytes);
+  const std::uint64_t samples = body.get<std::uint16_t>(at::kAcquisitionSamples);
+  const std::uint64_t channels = body.get<std::uint16_t>(at::kAcquisitionChannels);
   if (channels > limits.channels) {
     return Error{"too-large",
                  fmt::format("readout has {} channels; at most {} are allowed", channels, limits.channels)};
@@ -193,20 +194,21 @@ Result<Extent> measure_acquisition(const Body& body, const Limits& limits) {
     return Error{"too-large", fmt::format("readout of {} samples x {} channels has {} bytes; at most {} are allowed",
                                           samples, channels, data, limits.acquisition_bytes)};
   }
-  if (!body.has<std::uint16_t>(176)) return at_least(kId, kAcquisitionHeadBytes);
-  const std::uint64_t dimensions = body.get<std::uint16_t>(176);
-  if (dimensions > 3) {
-    return Error{"bad-trajectory", fmt::format("trajectory has {} dimensions; at most 3 are allowed", dimensions)};
+  if (!body.has<std::uint16_t>(at::kTrajectoryDimensions)) return at_least(kId, kAcquisitionHeadBytes);
+  const std::uint64_t dimensions = body.get<std::uint16_t>(at::kTrajectoryDimensions);
+  if (dimensions > kMaxTrajectoryDimensions) {
+    return Error{"bad-trajectory", fmt::format("trajectory has {} dimensions; at most {} are allowed", dimensions,
+                                               kMaxTrajectoryDimensions)};
   }
   const std::uint64_t fixed = kAcquisitionHeadBytes + 4 * dimensions * samples;
   if ((flags & kCompressionFlags) == 0 || data == 0) return exact(kId, fixed + data);
   // The length of compressed samples comes after the trajectory.
   if (!body.has<std::uint32_t>(fixed)) return at_least(kId, fixed + 4);
   const std::uint64_t packed = body.get<std::uint32_t>(fixed);
-  if (packed > 2 * data + 64) {
+  if (packed > max_compressed_bytes(data)) {
     return Error{"compression",
                  fmt::format("readout claims {} compressed bytes for {} plain ones; at most {} are allowed", packed,
-                             data, 2 * data + 64)};
+                             data, max_compressed_bytes(data))};
   }
   return exact(kId, fixed + 4 + packed);
 }
@@ -214,9 +216,9 @@ Result<Extent> measure_acquisition(const Body& body, const Limits& limits) {
 Result<Extent> measure_waveform(const Body& body, const Limits& limits) {
   constexpr MessageId kId = MessageId::waveform;
   if (auto error = check_version(body, "waveform")) return *error;
-  if (!body.has<std::uint16_t>(30)) return at_least(kId, kWaveformHeadBytes);
-  const std::uint64_t samples = body.get<std::uint16_t>(28);
-  const std::uint64_t channels = body.get<std::uint16_t>(30);
+  if (!body.has<std::uint16_t>(at::kWaveformChannels)) return at_least(kId, kWaveformHeadBytes);
+  const std::uint64_t samples = body.get<std::uint16_t>(at::kWaveformSamples);
+  const std::uint64_t channels = body.get<std::uint16_t>(at::kWaveformChannels);
   const std::uint64_t data = 4 * samples * channels;
   if (data > limits.waveform_bytes) {
     return Error{"too-large", fmt::format("waveform of {} samples x {} channels has {} bytes; at most {} are allowed",
@@ -228,17 +230,18 @@ Result<Extent> measure_waveform(const Body& body, const Limits& limits) {
 Result<Extent> measure_image(const Body& body, const Limits& limits) {
   constexpr MessageId kId = MessageId::image;
   if (auto error = check_version(body, "image")) return *error;
-  if (!body.has<std::uint16_t>(2)) return at_least(kId, kImageHeadBytes + kAttributeLengthBytes);
-  const auto type = body.get<std::uint16_t>(2);
+  if (!body.has<std::uint16_t>(at::kImageType)) return at_least(kId, kImageHeadBytes + kAttributeLengthBytes);
+  const auto type = body.get<std::uint16_t>(at::kImageType);
   std::uint64_t pixels = bytes_per_pixel(type);
   if (pixels == 0) return Error{"bad-image", fmt::format("image has data_type {}; 1 to 8 are defined", type)};
   // Checks each factor as soon as it is here, before multiplying: four of them can exceed 64 bits.
-  for (const std::size_t offset : {16u, 18u, 20u, 34u}) {
+  for (const std::size_t offset : {at::kImageMatrix, at::kImageMatrix + 2, at::kImageMatrix + 4, at::kImageChannels}) {
     if (!body.has<std::uint16_t>(offset)) return at_least(kId, kImageHeadBytes + kAttributeLengthBytes);
     const std::uint64_t size = body.get<std::uint16_t>(offset);
     if (size == 0) {
-      return Error{"bad-image", offset == 34 ? std::string("image has no channels")
-                                             : fmt::format("image has matrix_size[{}] = 0", (offset - 16) / 2)};
+      return Error{"bad-image", offset == at::kImageChannels
+                                    ? std::string("image has no channels")
+                                    : fmt::format("image has matrix_size[{}] = 0", (offset - at::kImageMatrix) / 2)};
     }
     if (pixels > limits.image_bytes / size) {
       return Error{"too-large", fmt::format("image has more than {} bytes of pixels", limits.image_bytes)};

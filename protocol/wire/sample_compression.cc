@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "protocol/data/layout.h"
+#include "protocol/data/limits.h"
 
 namespace echotrain::protocol {
 namespace {
@@ -109,9 +110,10 @@ struct Zfp {
 };
 
 Result<Zfp> open_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
-  if (const std::uint64_t plain = 8 * samples * channels; plain > kAnyRatioBytes && plain / kMostRatio > block.size()) {
+  if (const std::uint64_t plain = 8 * samples * channels;
+      plain > kAnyRatioBytes && plain / kMaxExpansion > block.size()) {
     return refuse(fmt::format("COMPRESSION1 block of {} bytes expands to {}; at most {} times its size is taken",
-                              block.size(), plain, kMostRatio));
+                              block.size(), plain, kMaxExpansion));
   }
   // libzfp reads whole words and does not know where its input ends. So it first reads the header from a small copy,
   // then the block from a copy padded with zeros to the longest stream for this size.

@@ -11,9 +11,8 @@
 namespace echotrain::protocol {
 
 /// Expands a COMPRESSION1 block: a ZFP stream with a full header, 2D, 2 * samples by channels floats. Returns
-/// 2 * samples * channels floats (re, im, sample fastest). Errors have code "compression".
-/// A block that expands to more than kAnyRatioBytes must have at least 1 byte for kMostRatio of them.
-inline constexpr std::uint64_t kAnyRatioBytes = 1 << 20, kMostRatio = 64;
+/// 2 * samples * channels floats (re, im, sample fastest). Errors have code "compression". A block
+/// that expands to more than kAnyRatioBytes must have at least 1 byte for kMaxExpansion of them (limits.h).
 /// Returns the memory that this takes meanwhile, beside the block and what it returns [bytes].
 std::uint64_t zfp_scratch_bytes(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
 Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);

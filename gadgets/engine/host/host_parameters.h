@@ -8,6 +8,7 @@
 
 #include "config/pipeline_spec.h"
 #include "gadgets/api/registry.h"
+#include "protocol/data/limits.h"
 
 namespace echotrain {
 
@@ -28,7 +29,8 @@ struct HostParameters {
   std::string json;  ///< the whole object without its token, in ASCII, for steps that take it
 };
 /// Bounds of a host's input: bytes of its JSON, and parameters in it.
-inline constexpr std::size_t kMostHostBytes = 65536, kMostHostParameters = 1024;
+inline constexpr std::size_t kMostHostBytes = protocol::kMaxHostBytes,
+                             kMostHostParameters = protocol::kMaxHostParameters;
 HostParameters read_host_parameters(std::string_view text);
 
 /// Merges a host's earlier and later parameters: later values count, in the values and in the JSON.
