@@ -104,7 +104,7 @@ bool MemoryBudget::evict_next(std::uint64_t wanted) {
     if (client.bytes <= level || used_ <= goal) break;
     client.keeper->evict_of(client.client, client.bytes - level);
     for (Evictable* each : evictable_)  // where arrays go, their blocks are spare now
-      if (dynamic_cast<const ClientEvictable*>(each) == nullptr && each->unused_since() == 0) each->drop(wanted);
+      if (dynamic_cast<const ClientEvictable*>(each) == nullptr && each->unused_since() == 0) each->evict(wanted);
   }
   return true;
 }
