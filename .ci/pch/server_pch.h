@@ -2,7 +2,7 @@
 #pragma once
 
 // clang-format off
-#include ".ci/pch/common.h"  // with <utility>, which Asio 1.74 needs and does not include
+#include ".ci/pch/common_pch.h"  // with <utility>, which Asio 1.74 needs and does not include
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>

@@ -4,4 +4,4 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include ".ci/pch/common.h"
+#include ".ci/pch/common_pch.h"
