@@ -24,8 +24,9 @@ class AnyGadget {
   virtual void start(const protocol::Header& header, Scan& scan) = 0;
   /// Processes `item` if it has the input type; passes any other item to the next gadget, unless it keeps it.
   virtual void push(Item&& item, const EmitItem& next) = 0;
-  /// Called after each batch.
+  /// Called after each batch of readouts; a Gadget passes it on to rest().
   virtual void pause(const EmitItem& next) = 0;
+  /// Called once after all data; a Gadget passes it on to finish().
   virtual void end(End how, const EmitItem& next) = 0;
 };
 

@@ -43,7 +43,7 @@ class Gadget : public AnyGadget {
 
   void start(const protocol::Header& /*header*/, Scan& /*scan*/) override {}
   virtual void process(In&& item, const Emit<Out>& emit) = 0;
-  /// Called after each batch of readouts. Emits items that were held back only to be processed with others.
+  /// Called after each batch of readouts. Emits items that the gadget has held back to process several at once.
   virtual void rest(const Emit<Out>& /*emit*/) {}
   /// Emits all items still held. Frames closed by the end of the scan arrive through process() before this.
   virtual void finish(End /*how*/, const Emit<Out>& /*emit*/) {}

@@ -11,8 +11,8 @@ namespace echotrain {
 
 /// Does what `cartesian_kspace` and a gadget that is HybridFrameImages (`grappa`, `sense`) do one after another, but
 /// transforms each line along x and cuts it to the image as it arrives, and prepares the images' weights as soon as a
-/// frame's reference lines are complete, while no other readouts wait. On the CPU the loader replaces those gadgets by
-/// this one; it has no name of its own.
+/// frame's reference lines are complete, while no other readouts wait. On the CPU a Fusion (gadgets/api/registry.h)
+/// puts this gadget in their place; it has no name of its own.
 class CalibratedImages final : public Gadget<Readouts, CoilImages> {
  public:
   CalibratedImages(const ReferenceOptions& options, std::unique_ptr<HybridFrameImages> images)

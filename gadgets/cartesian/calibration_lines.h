@@ -19,15 +19,16 @@ namespace echotrain {
 
 /// Makes one block for each encoding space, slice, contrast and set, of at most `calibration_lines` rows per axis in
 /// the middle:
-///   separate: from calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout
-///     of the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has,
-///     unless slices take turns. Called external where the calibrationMode is.
-///   embedded: from all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
-///     kAtOnce such lines without a gap already when another imaging readout has come, unless these take turns.
+///   separate: from calibration readouts, where calibrationMode is separate or external (the block's source is then
+///     external). Whole when an imaging readout of the slice comes. If it has kAtOnce lines without a gap, it is whole
+///     already when a calibration readout of another slice comes, unless slices take turns.
+///   embedded: from all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends.
+///     If it has kAtOnce reference lines without a gap, it is whole already when another imaging readout comes, unless
+///     the two kinds take turns.
 ///   sliding: where calibrationMode is interleaved, from the newest lines of several frames (TGRAPPA: Breuer et al.,
-///     MRM 53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; their frames wait
-///     until then. Made anew every `refresh` frames. Under `auto`, reference lines of the first frame go before.
-///   center: from the first frame of an accelerated scan without them. Whole when the frame ends.
+///     MRM 53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; these frames wait
+///     until then. Made anew every `refresh` frames. Under `auto`, the first frame's reference lines are preferred.
+///   center: from the first frame of an accelerated scan that has no reference lines. Whole when the frame ends.
 /// ReferenceOptions::calibration may ask for one of these, whatever the header says.
 ///
 /// Lines that come several times are averaged. Samples that not all lines have are cut away. From lines with gaps, the

@@ -7,8 +7,8 @@ namespace echotrain {
 
 /// Does what `cartesian_kspace`, `fft` and, with `rss`, `coil_combine` do one after another, but transforms each line
 /// along x and cuts it to the image as it arrives: oversampled samples are never kept, and only the columns are left to
-/// transform after a frame's last readout. On the CPU the loader replaces those gadgets by this one; it has no name of
-/// its own.
+/// transform after a frame's last readout. On the CPU a Fusion (gadgets/api/registry.h) puts this gadget in their
+/// place; it has no name of its own.
 class CartesianImages final : public Gadget<Readouts, CoilImages> {
  public:
   CartesianImages(numerics::Direction direction, bool rss, const ReferenceOptions& options)

@@ -7,8 +7,8 @@
 namespace echotrain {
 
 /// Does what `gridding`, `fft`, `deapodization` and, with `rss`, `coil_combine` do one after another, without keeping
-/// the results in between: it computes only the lines of the transform that the image needs. The loader replaces those
-/// gadgets by this one; it has no name of its own.
+/// the results in between: it computes only the lines of the transform that the image needs. A Fusion
+/// (gadgets/api/registry.h) puts this gadget in their place; it has no name of its own.
 template <class In>
 class GriddedImages final : public Gadget<In, CoilImages> {
  public:

@@ -31,14 +31,17 @@ struct CacheCounts {
   std::uint64_t bytes = 0, entries = 0;
 };
 
-/// The objects that `Request`s ask for, on every device. An object is made once, however many sessions ask for it at
-/// the same time; sessions that ask for other objects do not wait, nor does one wait for a session that is to stop,
-/// which may hang. When the bytes of all objects and their requests exceed the bound, or there are too many of them,
-/// objects that no session holds are dropped, each time of the client that has most the one unused for longest
-/// (evict_to_fair_share): who has no more than an equal part loses nothing to others. An object belongs to the client
-/// that used it last (ScanEnvironment::client), and if that one loses it, to the one before. On the CPU they are also
-/// dropped when the budget needs what they take. While an object is made, the session that asked for it pays for the
-/// memory; what is kept is paid for by the cache. Thread-safe.
+/// Keeps the objects that `Request`s ask for, on every device. Thread-safe.
+///
+/// An object is made once, however many sessions ask for it at the same time. Sessions that ask for other objects do
+/// not wait, and none waits for a session that is to stop, which may hang. While an object is made, the session that
+/// asked for it pays for the memory; once it is kept, the cache pays.
+///
+/// Where the objects and their requests exceed a bound in bytes or number, those that no session holds are dropped: the
+/// longest unused one of the client that has most, again and again (evict_to_fair_share), so that a client that has no
+/// more than an equal part loses nothing to others. An object belongs to the client that used it last
+/// (ScanEnvironment::client); if that one loses it, to the one before. On the CPU, objects are also dropped when the
+/// budget needs their memory.
 ///
 /// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
 /// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.

@@ -1,4 +1,4 @@
-// Half-transformed frames (Cartesian lines, transformed along x as they came), and the interface of gadgets that make
+// Hybrid frames, which are Cartesian lines transformed along x as they came, and the interface of gadgets that make
 // images of them.
 #pragma once
 
@@ -21,8 +21,8 @@ struct HybridFrame {
 /// Sets missing rows to 0.
 void clear_missing_rows(numerics::Context& context, HybridFrame& frame);
 
-/// The second interface of a gadget that takes KSpace, for where the loader lets one gadget collect lines and make
-/// images.
+/// The second interface of a gadget that takes KSpace: with it, a Fusion (gadgets/api/registry.h) can let one gadget
+/// collect lines and make images.
 class HybridFrameImages {
  public:
   virtual ~HybridFrameImages() = default;

@@ -1,4 +1,4 @@
-// The XML scan checks XML text before a parser sees it.
+// The XML check looks at XML text before a parser sees it.
 #pragma once
 
 #include <optional>

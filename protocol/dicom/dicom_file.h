@@ -31,9 +31,9 @@ struct Reconstruction {
 /// phase of complex images), in turn. `number` is the InstanceNumber of the first plane; further planes count on, and
 /// channels and parts are series of their own, which count from `number` again.
 ///
-/// UIDs are digests: of the measurement (study), of it, `key`, image_series_index, channel and part (series), and of
-/// that, the counters, the plane, its pixels and its place (instance). So the same image has the same UIDs whenever it
-/// is made, and another one has not.
+/// UIDs are digests: that of the study of the measurement; that of a series of the study, `key`, image_series_index,
+/// channel and part; that of an instance of the series, the counters, the plane, its pixels and its place. So the same
+/// image has the same UIDs whenever it is made, and another one has others.
 ///
 /// Meta attributes of the image that are read: SeriesDescription, SeriesDescriptionAdditional or
 /// SequenceDescriptionAdditional, ImageType, ImageComments, WindowCenter, WindowWidth (in values after the rescale),

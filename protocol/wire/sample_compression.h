@@ -10,11 +10,11 @@
 
 namespace echotrain::protocol {
 
-/// Expands a COMPRESSION1 block: a ZFP stream with a full header, 2D, 2 * samples by channels floats. Returns
-/// 2 * samples * channels floats (re, im, sample fastest). Errors have code "compression". A block
-/// that expands to more than kAnyRatioBytes must have at least 1 byte for kMaxExpansion of them (limits.h).
-/// Returns the memory that this takes meanwhile, beside the block and what it returns [bytes].
+/// Returns the memory that expand_zfp() takes meanwhile, beside the block and what it returns [bytes].
 std::uint64_t zfp_scratch_bytes(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
+/// Expands a COMPRESSION1 block: a ZFP stream with a full header, 2D, 2 * samples by channels floats. Returns
+/// 2 * samples * channels floats (re, im, sample fastest). Errors have code "compression". A block that expands to more
+/// than kAnyRatioBytes must have at least 1 byte for kMaxExpansion of them (limits.h).
 Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
 
 /// Expands a COMPRESSION2 block: uint64 count, float scale, uint8 bits, then `count` two's-complement integers of

@@ -23,9 +23,9 @@ struct Slab {
   std::uint64_t period = 0;  ///< the pool's period in which it was last given back
 };
 
-/// Slabs that are free to be used again; held by a shared pointer. Slabs in use keep their pool alive; the last who
-/// refers to one gives it back, on any thread. What several buffers share hangs on the Resources of a program, which
-/// make one pool. Thread-safe.
+/// Keeps slabs that are free to be used again. A pool is held by shared pointers: slabs in use keep it alive, and
+/// whoever drops the last reference to a slab gives it back, on any thread. A program's Resources make one pool for all
+/// its buffers. Thread-safe.
 class SlabPool : public std::enable_shared_from_this<SlabPool> {
  public:
   static constexpr std::size_t kSlabBytes = 1 << 20;  ///< of a slab as buffers use them

@@ -1,4 +1,4 @@
-// A spinning thread looks all the time for what it waits for, instead of sleeping until it comes: the option `latency`.
+// Busy polling lets a thread look all the time for what it waits for, instead of sleeping: the option `latency`.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ inline void spin_once() {
 #endif
 }
 
-/// Cores that threads have for themselves while they spin, as far as this process can say: each of its threads that
-/// spins is on a core of its own, and some cores are left to all others. Thread-safe.
+/// Lends cores to the threads of this process that spin: each gets one of its own, and some are left to all other
+/// threads. Other processes may use them all the same. Thread-safe.
 class DedicatedCores {
  public:
   /// Lends at most `most` of the cores that the process may use.
@@ -40,7 +40,7 @@ class DedicatedCores {
   };
   /// Lends a core to the calling thread; null when all that may be lent are.
   std::unique_ptr<Lease> take();
-  /// Lets the calling thread, which such a thread has started, use all cores.
+  /// Lets the calling thread use all cores: it inherits the one core of the thread that has started it.
   void unpin() const;
 
   int all() const { return static_cast<int>(all_.size()); }  ///< cores that the process may use
@@ -55,7 +55,7 @@ class DedicatedCores {
   std::vector<int> free_;
 };
 
-/// Knows whether anybody waits for something that comes soon. Thread-safe.
+/// Counts the threads that wait for something that comes soon. Thread-safe.
 class BusyPolling {
  public:
   /// At most `cores` cores are used. Throws std::invalid_argument when there are fewer than two: a thread that spins

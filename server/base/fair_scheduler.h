@@ -1,4 +1,4 @@
-// Turns divide the cores among the addresses whose scans compute (fair share).
+// The fair scheduler divides the cores among the addresses whose scans compute (fair share), by turns.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,11 @@
 
 namespace echotrain::server {
 
-/// While scans of several addresses compute, each address has its part of the cores: so many of its scans' threads
-/// compute at once, and the others wait, first come first served. Each computes for some 10 ms, then lets the next one.
-/// Nobody waits where one address computes; one that has not for a second has no part. Priorities (priority.h) do much
-/// of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute count
-/// what they do for an address, not for each of its scans, and leave half a part of the cores to others. Thread-safe.
+/// While scans of several addresses compute, each address has an equal part of the cores: so many threads of its scans
+/// compute at once, and the others wait, first come first served. A thread that computes makes room for the next one
+/// after some 10 ms. Nobody waits while only one address computes; an address that has not computed for a second has no
+/// part. Priorities (priority.h) do much of the same where the kernel minds them; this needs no kernel. The threads of
+/// the pool that help a scan leave half a part of the cores to other addresses. Thread-safe.
 ///
 /// The uncontended path takes no lock and makes no system call. Those who wait hold up their own address only.
 ///
@@ -36,8 +36,8 @@ class FairScheduler : public std::enable_shared_from_this<FairScheduler> {
   /// Takes part for a scan of `address`, as long as the object lives. With an empty address it waits for nobody and
   /// nobody for it.
   std::unique_ptr<Scan> scan(const std::string& address);
-  /// Returns how long the CPU's threads have helped the scans of an address, which count as one for them, with turns or
-  /// without; null without an address.
+  /// Returns the time for which the pool's threads have helped the scans of an address, which count as one for the
+  /// pool, whether they take turns or not. Null for an empty address.
   std::shared_ptr<numerics::HelperTime> helped(const std::string& address);
 
  private:
@@ -45,7 +45,7 @@ class FairScheduler : public std::enable_shared_from_this<FairScheduler> {
     std::string name;
     std::int64_t scans = 0;               // guarded by the scheduler
     std::atomic<int> computing = 0;       // threads
-    std::atomic<Clock::duration> last{};  // when one last began or ended to compute
+    std::atomic<Clock::duration> last{};  // when a thread last began or ended to compute
     std::atomic<bool> full = false;       // threads that compute make room, and those that begin wait in line
     std::mutex mutex;
     std::list<Scan*> waiting;  // for a turn, the first one longest; guarded by the mutex

@@ -1,4 +1,4 @@
-// The tidier gives memory that was freed back to the machine.
+// The heap trimmer gives memory that was freed back to the machine.
 #pragma once
 
 #include <condition_variable>
@@ -12,8 +12,8 @@
 
 namespace echotrain::server {
 
-/// Decides when looking for free pages in the heap is worth its cost: a call of the kernel for each of them, some 100
-/// ms for a server with many sessions, and threads that allocate meanwhile may have to wait.
+/// Decides when it is worth trimming the heap. Trimming makes a system call for each free page, takes some 100 ms in a
+/// server with many sessions, and may hold up threads that allocate meanwhile.
 class TrimPolicy {
  public:
   /// The process's resident memory, what it counts of that, and within which bound [bytes].
@@ -21,9 +21,9 @@ class TrimPolicy {
     Clock::time_point now;
     std::uint64_t resident = 0, counted = 0, bound = 0;
   };
-  /// True if looking is worth it. `wanted`: much was freed, or nobody is here who would have to wait.
+  /// True if the heap should be trimmed now. `wanted`: much was freed, or there is no session that would have to wait.
   bool worth_it(const Seen& seen, bool wanted);
-  /// Notes that pages were given back; `seen`: what the process has now.
+  /// Notes that the heap was trimmed. `seen`: what the process has now.
   void done(const Seen& seen);
 
  private:

@@ -23,8 +23,8 @@ class ImageSink {
 /// The owner of a scan's images.
 struct ImageOwner {
   std::string identity{};  ///< of the client that sends the scan
-  std::string client{};    ///< in whose part of what is bounded it counts; empty: its own
-  std::string data{};      ///< whose data they are, where a capture tells it
+  std::string client{};    ///< the client in whose part of bounded things the images count; empty: `identity`
+  std::string data{};      ///< the owner that the capture's name tells; empty: `identity`
 };
 
 class ImageSinks {

@@ -1,4 +1,4 @@
-// A session's memory account says how much of this machine's memory its queues and its scan hold.
+// QueueMemory counts how much of this machine's memory a session's queues and its scan hold.
 #pragma once
 
 #include <atomic>
@@ -66,10 +66,10 @@ class QueueMemory {
   std::atomic<std::uint64_t> used_ = 0;
 };
 
-/// Sets a few MiB aside for the time when there is no more: the first allocation that fails gets them, so that what is
-/// too big still throws std::bad_alloc, and all the small things that it takes to end that session in order
-/// (coroutines, texts, the log) do not. Also makes the allocator give large blocks back at once when they are freed,
-/// which it otherwise stops doing with time. For the whole process.
+/// Sets a few MiB aside for the whole process. They are freed when an allocation first fails: one that is too big for
+/// them still throws std::bad_alloc, but the small ones that it takes to end that session in order (coroutines, texts,
+/// the log) succeed. Also makes the allocator give large blocks back to the machine whenever they are freed, which it
+/// otherwise stops doing with time.
 void fill_emergency_reserve();
 /// Fills the reserve up again. Thread-safe.
 void refill_emergency_reserve();

@@ -1,4 +1,4 @@
-// Read turns share the time of the threads that move bytes among sessions (fair share).
+// The read limiter shares the time of the threads that move bytes among sessions (fair share).
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ class ReadLimiter : public std::enable_shared_from_this<ReadLimiter> {
  public:
   explicit ReadLimiter(int most) : most_(most) {}
 
-  /// Waits, then is granted until it is destroyed.
+  /// A permit to handle messages: it waits in line, and is then granted until it is destroyed.
   class Permit {
    public:
     ~Permit();
@@ -31,7 +31,7 @@ class ReadLimiter : public std::enable_shared_from_this<ReadLimiter> {
     const std::function<void()> wake_;
     bool granted_ = false;  // guarded by the limiter
   };
-  /// Asks for a turn. `wake` is called, on any thread, when a permit that had to be waited for is granted.
+  /// Asks for a permit. `wake` is called, on any thread, when one that had to wait is granted.
   std::unique_ptr<Permit> acquire(std::function<void()> wake);
 
  private:

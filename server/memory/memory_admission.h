@@ -1,4 +1,4 @@
-// Reservations admit scans by memory: a scan gets its estimate reserved, or waits in line.
+// Memory admission reserves for each scan the memory that it will probably need; scans for which it is short wait.
 #pragma once
 
 #include <atomic>
@@ -19,28 +19,34 @@
 
 namespace echotrain::server {
 
-/// Reserves memory for scans before their data are taken (admission). A scan whose reservation does not fit waits in
-/// line, first come first served. An eighth of the budget is left to small scans (a quarter of that eighth each) of
-/// addresses that have none: these overtake. One address may reserve at most half of the rest (fair share): its scans
-/// that wait because of that hold up nobody else. While others wait, a scan that does nothing has to give back what it
-/// has not used of its reservation; when it goes on, it stands before all who have had nothing, but not before those
-/// who already waited for this when it gave it back. The last quarter of the line, rounded down, is for addresses that
-/// have none in it. Thread-safe. Tickets keep it alive.
+/// Reserves memory for scans before their data are taken (admission). Scans whose reservation does not fit wait in
+/// line, first come first served; the last quarter of the line, rounded down, is for addresses that have none in it.
+/// Thread-safe. Tickets keep it alive.
 ///
-/// What a scan takes beyond its reservation is borrowed: from all but what is left of that eighth. Where an address
-/// that has no more than its part, and with what it waits for no more than half of the rest, has waited for a while,
-/// others give back what they borrow: the address that has most beyond its part loses the scan that borrows most, and
-/// so on until what is waited for fits; nobody where that would not be enough. That part is an equal one of all
-/// addresses that have memory or wait for it, or twice what the address has reserved, if that is more, and at most
-/// half. Who uses no more than was reserved for it at first loses nothing.
+/// The budget is divided among addresses (fair share):
+/// - An eighth is kept for the first scan of an address, where that reserves at most a quarter of this eighth. It
+///   overtakes the line.
+/// - The share is half of the other seven eighths: the scans of one address reserve no more together. Those that wait
+///   because of that hold up nobody else.
+/// - The part of an address is an equal one of these seven eighths for each address that has memory or waits for it;
+///   or twice what the address has reserved, if that is more; at most the share.
 ///
-/// Input that waits to be computed is borrowed, too, and nobody ends for it: who asks has_too_much() before it takes
-/// more in leaves others something to borrow.
+/// What a scan takes beyond its reservation is borrowed from these seven eighths. Others give back what they borrow
+/// once a scan has waited for `pause` whose address has no more than its part and, with what the scan wants, no more
+/// than the share. Then the address that has most beyond its part loses its scan that borrows most, and so on until
+/// what is wanted fits. No scan ends where that would not be enough, or if it uses no more than was reserved for it at
+/// first.
+///
+/// While others wait, a scan that does nothing gives back what it does not use of its reservation. When it goes on, it
+/// asks for that before all that have had none, but after those that waited already when it gave it back.
+///
+/// Input that waits to be computed is borrowed, too, but no scan ends for it: a session asks has_too_much() before it
+/// takes in more, so that others find something to borrow.
 class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
  public:
   /// At most `most_waiting` tickets wait at a time. Scans that borrow end when somebody has waited for `pause`. A scan
-  /// that regains its memory waits for `patience`, and then goes on with what it has; what a scan has left behind is
-  /// waited for as long.
+  /// that regains its memory waits for `patience`, and then goes on with what it has. What an ended scan still holds is
+  /// expected back for as long.
   MemoryAdmission(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting,
                   Clock::duration pause = std::chrono::seconds(10), Clock::duration patience = std::chrono::seconds(10))
       : budget_(std::move(budget)), most_waiting_(most_waiting), pause_(pause), patience_(patience) {
@@ -74,24 +80,24 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
     std::uint64_t bytes() const { return request_.bytes; }
     /// Counts the tickets before this one; 0 when it has been granted.
     std::int64_t position() const;
-    /// Says that its scan does nothing for the moment: while others wait, gives back what is reserved and not used.
-    /// From then on it is not granted: ask again with regain(). False: it keeps all. For one strand.
+    /// Says that the scan does nothing for the moment. While others wait, gives back what is reserved and not used;
+    /// from then on granted() is false, until regain(). Returns false if it keeps all. For one strand.
     bool give_back_unused();
-    /// Asks after that for all of it again: behind those who regain, and who waited and could reserve when it gave it
-    /// back, and before all others. Granted in any case once it has waited for the patience: what it then takes beyond
-    /// the part that it has kept is borrowed.
+    /// Asks for all of it again. It stands behind those that regain, too, and behind those that waited already when it
+    /// gave it back and may have it; before all others. It is granted in any case once it has waited for the patience:
+    /// what the scan then takes beyond what it has kept is borrowed.
     void regain();
-    /// True if its scan has to give back what it borrows. It stays so; the ticket is woken.
+    /// True if the scan has to end, because it borrows and others wait. It stays so; `wake` is called.
     bool is_to_end() const { return ends_; }
-    /// True if its scan, which does nothing for the moment, has to end already while others wait: it borrows, and the
-    /// scans of its address that need not end have more than one address may reserve.
+    /// True if the scan, which does nothing for the moment, has to end: others wait, it borrows, and the scans of its
+    /// address that need not end have more than the share.
     bool is_to_end_idle();
-    /// True if its scan has to end as a scan of another address has waited for the pause. Asked for scans of which next
-    /// to no data come.
+    /// True if the scan has to end, because a scan of another address has waited for `pause`. Asked for scans of which
+    /// next to no data come.
     bool is_to_end_crawling();
-    /// True if the scans of its address have, with their input, more than an equal part of what is lent, as if one
-    /// more address were there. Never while all together have less than half of it. Takes no longer while others wait
-    /// for memory.
+    /// True if the scans of its address have, with their input, more than an equal part of the seven eighths, counted
+    /// as if one more address had scans. Never while all together have no more than half of these. It does not wait for
+    /// looks, which may take long while others wait for memory.
     bool has_too_much() const;
     /// Says that its scan hangs: what it has does not come back, and nobody asks for it.
     void is_stuck();
@@ -114,8 +120,8 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
     bool stuck_ = false;
     std::atomic<bool> ends_ = false;
     Clock::time_point waits_since_, lent_at_;
-    std::uint64_t reserved_ = 0;     // of the wish
-    std::int64_t scans_beside_ = 0;  // until granted, as well
+    std::uint64_t reserved_ = 0;     // of what is wanted
+    std::int64_t scans_beside_ = 0;  // guarded until granted
   };
 
   /// Returns a ticket, or null when the line is full, for this address or at all. A wish for more than an address may
@@ -133,7 +139,7 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
   std::int64_t waiting() const;
 
  private:
-  /// The memory and the scans of an address.
+  /// What is reserved for an address, and for how many scans.
   struct Held {
     std::uint64_t bytes = 0;
     std::int64_t scans = 0;
@@ -146,8 +152,8 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
     std::map<std::string_view, Had> had;
   };
   static constexpr std::chrono::milliseconds kBetweenLooks{50};
-  std::uint64_t kept() const { return budget_->bounded() ? budget_->bound() / 8 : 0; }
-  std::uint64_t share() const { return (budget_->bound() - kept()) / 2; }
+  std::uint64_t kept() const { return budget_->bounded() ? budget_->bound() / 8 : 0; }  // for first scans
+  std::uint64_t share() const { return (budget_->bound() - kept()) / 2; }               // for one address
   bool may_reserve(const Ticket& ticket) const;
   bool may_take_kept(const Ticket& ticket) const;
   Sums sums() const;
@@ -174,10 +180,10 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
   std::map<std::string, Held> held_;  // by address
   std::list<Ticket*> counted_;
   std::list<Leaving> leaving_;
-  std::uint64_t small_ = 0;  // reserved for those who may take what is kept
+  std::uint64_t small_ = 0;  // reserved for first scans
   std::atomic<bool> under_pressure_ = false;
   Clock::time_point looked_;
-  mutable std::mutex running_mutex_;  // within the other one; for those who must not wait until a look has made room
+  mutable std::mutex running_mutex_;  // locked inside mutex_; for has_too_much(), which must not wait for a look
   std::map<std::string, std::list<const Ticket*>> running_;  // counted_, by address
 };
 

@@ -1,4 +1,4 @@
-// A slot admits a connection or a session: the number of each is bounded, in all and by address.
+// Connection admission bounds the numbers of connections and of sessions, in all and by address.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
@@ -12,9 +12,9 @@
 
 namespace echotrain::server {
 
-/// The slots of connections that have not shown what they want, and of sessions (admission, fair share by address).
-/// Each kind has slots of its own, so that connections that say nothing never take a session's. Where one address may
-/// not have all sessions, an eighth of them, rounded down, is for the first one of an address. Not thread-safe.
+/// Counts the slots of connections that have not sent their config, and those of sessions (fair share by address). Each
+/// kind has slots of its own, so that connections that say nothing never take a session's. Where one address may not
+/// have all sessions, the last eighth of them, rounded down, is for addresses that have none. Not thread-safe.
 class ConnectionAdmission {
  public:
   struct Limits {
@@ -22,7 +22,7 @@ class ConnectionAdmission {
     std::int64_t sessions;     ///< in all
     std::int64_t per_address;  ///< sessions of one address, or of one /64 network of IPv6
     std::int64_t for_first() const { return per_address < sessions ? sessions / 8 : 0; }
-    /// Connections without a config of one address hold up nobody up to this number.
+    /// An address that has more connections without a config than this makes room for others at once.
     std::int64_t half() const { return (connecting + 1) / 2; }
   };
   /// `exempt` are networks of which an address may have all the sessions.
@@ -31,21 +31,21 @@ class ConnectionAdmission {
   /// Takes a connection that has come. All slots may be taken: make_room() first.
   void connect(std::uint64_t id, const boost::asio::ip::address& address, Clock::time_point now);
 
-  /// Says whether connect() may be called for a connection of `address`, and which one is to be dropped for it. None is
-  /// dropped before it has had kGrace for its config, so that a crowd of good clients is served and not driven away;
-  /// but an address that has more than half makes room for another one at once.
+  /// Whether connect() may be called, and the connection that the caller has to drop for that.
   struct Room {
     bool there = false;
-    std::optional<std::uint64_t> dropped;
-    boost::asio::ip::address address;  ///< of that one
+    std::optional<std::uint64_t> dropped;  ///< its id; it has no slot any more
+    boost::asio::ip::address address;      ///< of the dropped one
   };
-  /// Chooses the one that is dropped: the oldest of the address that has most (of several, the oldest of theirs). It
-  /// has no slot any more: so one address only drives away its own.
+  /// Makes room for a connection of `address`. Where all slots are taken, the oldest connection of the address that has
+  /// most loses its slot (of several such addresses, the oldest of theirs), so that an address only drives away its
+  /// own. It has had kGrace for its config by then, so that a crowd of good clients is served; but where its address
+  /// has more than half of the slots, it makes room for another address at once.
   Room make_room(const boost::asio::ip::address& address, Clock::time_point now);
   static constexpr Clock::duration kGrace = std::chrono::milliseconds(250);
 
-  /// True if a connection for which there is no room may wait for some; it counts as waiting until end_wait(). False
-  /// for an address that has more than half of the slots, with those that wait.
+  /// True if a connection for which there is no room may wait for it; it counts as waiting until end_wait(). False if
+  /// the connections of its address, with those that wait, are more than half of the slots.
   bool wait(const boost::asio::ip::address& address);
   void end_wait(const boost::asio::ip::address& address);
 

@@ -25,24 +25,25 @@ namespace echotrain::server {
 /// A GPU, several that work together, or the CPU.
 struct Place {
   numerics::Backend backend = numerics::Backend::cpu;
-  int device = 0;             ///< of a GPU
-  std::int64_t capacity = 0;  ///< scans at a time; where places follow the load, of scans that compute all the time
+  int device = 0;             ///< the GPU's number
+  std::int64_t capacity = 0;  ///< scans at a time; where places follow the load, those in any case, and the most load
   std::int64_t scans = 0;     ///< lent now
   std::vector<int> others{};  ///< GPUs that work with this one
-  std::int64_t most = 0;      ///< places follow the load, and this is their bound; 0: they are fixed
-  double load = 0;            ///< of its scans (ScanLoad), added up, where places follow it
+  std::int64_t most = 0;      ///< the most scans, where places follow the load; 0: `capacity` is fixed
+  double load = 0;            ///< sum of its scans' loads (ScanLoad), where places follow the load
 };
 
-/// Lends places to scans, the least loaded one first. A scan that finds none free waits in line, for each backend: who
-/// comes from the address that has fewest places goes first, then the earliest one. The scans of one address leave a
-/// quarter of a backend's places, and of the line, to others, rounded down: of 4 to 7 one, of fewer none. Thread-safe.
-/// Tickets keep the pool alive.
+/// Lends places to scans, first where fewest scans are. A scan that finds none free waits in line. Of those that wait
+/// for the same backend, the one whose address has fewest places goes first, then the earliest. The scans of one
+/// address leave a quarter of a backend's places, and of the line, to others, rounded down: of 4 to 7 one, of fewer
+/// none. Thread-safe. Tickets keep the pool alive.
 ///
-/// Where places follow the load, `capacity` scans have one in any case. Beyond that a scan has one as long as the loads
-/// of all scans there and its own, ScanLoad::kNew, are at most `capacity`, it has memory on the device, and there are
-/// fewer than `most`; likewise the scans of one address, for three quarters of the capacity and of `most`. Where the
-/// scans of one address compute more by now, those of all others have a quarter of the capacity beside them all the
-/// same, if there is memory. While scans wait, a thread of the pool looks each 20 ms whether loads have fallen.
+/// Where places follow the load (option `device_scans: 0`), `capacity` scans get one in any case. A further scan gets
+/// one if there are fewer than `most`, the loads of all scans there and ScanLoad::kNew for its own add up to at most
+/// `capacity`, and the device has memory for it. The scans of one address are bounded likewise, by three quarters of
+/// `capacity` and of `most`. Where they have come to compute more than that, the scans of all others still get a
+/// quarter of `capacity`, if there is memory. While scans wait, a thread of the pool looks every 20 ms whether loads
+/// have fallen.
 class ComputePool : public std::enable_shared_from_this<ComputePool> {
  public:
   /// Bytes of a device's memory that are left for scans to come.
@@ -59,13 +60,13 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     Ticket& operator=(const Ticket&) = delete;
 
     bool granted() const;
-    /// Those of the line that go before this one as things are; 0 when it has been granted.
+    /// How many in the line go before this one as things are; 0 when it has been granted.
     std::int64_t position() const;
     /// Valid once granted.
     numerics::Backend backend() const { return backend_; }
     int device() const { return device_; }
     const std::vector<int>& others() const { return others_; }
-    /// To be told when the scan computes; null where nobody asks.
+    /// The scan's load, to be told when the scan computes; null where places do not follow loads.
     const std::shared_ptr<ScanLoad>& load() const { return load_; }
 
    private:
@@ -81,8 +82,8 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     bool suits(const Place& place) const { return place.backend == backend_ && (!wanted_ || *wanted_ == place.device); }
     const std::shared_ptr<ComputePool> pool_;
     const numerics::Backend backend_;
-    const std::string address_;        // empty: on its own
-    const std::uint64_t bytes_;        // of a device that it will probably take
+    const std::string address_;        // empty: bounds of one address do not hold
+    const std::uint64_t bytes_;        // of a device's memory that it will probably take
     const std::optional<int> wanted_;  // the device; none: any
     const std::function<void()> wake_;
     int device_ = 0;
@@ -96,26 +97,27 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   /// take of a device's memory.
   std::unique_ptr<Ticket> ask(numerics::Backend backend, std::function<void()> wake, std::string address = {},
                               std::uint64_t bytes = 0);
-  /// For a scan that gave its place back and has its state on `device`: a ticket for a place there. Never null: the
-  /// line takes it even when it is full. `load`: of its earlier ticket.
+  /// A ticket for a place on `device`, where a scan that gave its place back has its state. Never null: the line takes
+  /// it even when it is full. `load`: that of its earlier ticket.
   std::unique_ptr<Ticket> ask_again(numerics::Backend backend, int device, std::function<void()> wake,
                                     std::string address = {}, std::shared_ptr<ScanLoad> load = nullptr);
 
-  /// That an address has all the places that it may have, for its client; empty where it has not, or may have all.
+  /// A text for the client of an address that has all the places that it may have: it says so, and names the option.
+  /// Empty where the address may have more, or all.
   std::string bound(numerics::Backend backend, const std::string& address) const;
 
-  /// Where places follow the load, `capacity` is how many scans there may be as things are.
+  /// The places. Where they follow the load, `capacity` is how many scans the present loads allow.
   std::vector<Place> places() const;
   std::int64_t waiting() const;
 
-  /// Waits until no scan has had a place for `least`; none when `stop` is requested first. A stop of the source is
-  /// requested when the next scan gets one.
+  /// Waits until no scan has had a place for the time `least`. Returns a source, whose stop is requested when the next
+  /// scan gets a place; nothing if `stop` is requested first.
   std::optional<std::stop_source> wait_for_quiet(Clock::duration least, const std::stop_token& stop);
 
  private:
   struct Share {
     std::int64_t most, all;        // places of one address, and places
-    std::int64_t most_ever, ever;  // the same of their bounds where they follow the load; else 0
+    std::int64_t most_ever, ever;  // the same for Place::most, where places follow the load; else 0
   };
   bool line_is_full(const Ticket& ticket) const;
   std::int64_t held(numerics::Backend backend, const std::string& address) const;

@@ -21,10 +21,10 @@ namespace echotrain::server {
 /// Data in order of arrival. Neighbouring acquisitions travel together.
 using Work = std::variant<std::vector<protocol::Acquisition>, protocol::Image, protocol::Waveform>;
 
-/// Memory that a piece of work keeps alive beside itself [bytes].
+/// Memory that a piece of work keeps alive besides its own object [bytes].
 std::size_t bytes_of(const Work& work);
-/// Bytes of the work that lie in the memory that it was received in: samples and pixels. The rest, heads among it, are
-/// copies.
+/// Bytes of samples and pixels, which stay in the memory that they were received in. All else, such as heads, is a
+/// copy.
 std::size_t payload_bytes_of(const Work& work);
 
 /// Filled by the session's reader, emptied by its worker. Adding never blocks: the reader stops reading while full().
@@ -43,16 +43,17 @@ class Inbox {
   /// False, and nothing changes, when the worker has something to do.
   bool pause();
   void resume();
-  /// Whether the queue has reached its bound. One message may exceed the bound, however large it is.
+  /// Whether the queue has reached its bound. A message of any size is taken before that, so the bound may be exceeded.
   bool full() const;
-  /// Where its memory is wanted elsewhere: asks for one call of `room` when nothing is left in it. False: nothing is.
+  /// Asks for one call of `room` when nothing is queued or in the worker's hands any more, for sessions whose memory
+  /// others wait for. False, and nothing is asked for, when that is so already.
   bool notify_when_empty();
 
-  /// Whether so much is queued that it leaves the processor's caches before the worker comes to it, which costs both
-  /// sides more than a short wait. Where it is so, `room` is called when half of it is left.
+  /// Whether kCacheBytes or more are queued, which leave the processor's caches before the worker comes to them: that
+  /// costs both sides more than a short wait. If true, `room` is called when no more than half of kCacheBytes is left.
   bool exceeds_cache();
 
-  std::size_t bytes() const;          ///< queued and in the worker's hands, with places in the queue
+  std::size_t bytes() const;          ///< queued and in the worker's hands, with the queue's nodes
   std::size_t payload_bytes() const;  ///< of these: see payload_bytes_of()
   std::int64_t waiting() const;       ///< acquisitions that are queued
 
@@ -60,8 +61,8 @@ class Inbox {
     std::optional<Work> work;  ///< empty when there is none left
     std::optional<End> end;    ///< set, with no work, when all is done; neither is set after cancel()
   };
-  /// How take() waits: for so long it expects something soon, and looks for it all the time if it `spins`. `long_wait`
-  /// hears when it expects nothing any more, and when something has come after that.
+  /// How take() waits. For the time `soon` it expects work at any moment, and looks for it all the time if `spins`. If
+  /// none has come by then, it calls long_wait(true), sleeps until there is work, and calls long_wait(false).
   struct Waiting {
     std::chrono::steady_clock::duration soon{0};
     bool spins = false;
@@ -80,7 +81,7 @@ class Inbox {
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
-  std::atomic<bool> something_ = false;  // to take, most likely; for threads that spin
+  std::atomic<bool> something_ = false;  // there is probably something to take; for threads that spin
   struct Entry {
     Work work;
     std::size_t bytes, payload;
@@ -93,7 +94,7 @@ class Inbox {
   QueueMemory::Share share_;                     // of bytes_
   const std::size_t bound_;
   bool told_exceeds_cache_ = false;
-  bool notify_when_empty_ = false;  // somebody waits for that
+  bool notify_when_empty_ = false;  // the call of that name asked for it
   std::optional<End> end_;
   bool cancelled_ = false;
   bool waiting_ = false;  // the worker, in take()

@@ -26,8 +26,8 @@ struct Outgoing {
   ImageTimes times;   // of an image
   Instant written{};  // its last byte was given to the kernel; see note_written()
   std::size_t bytes() const { return head.size() + pixels.bytes.size(); }
-  /// Memory that it takes in the queue: of two blocks of the heap, too, with two links in one and what the allocator
-  /// adds to each.
+  /// Memory that the message takes in the queue: the pixels, and two blocks of the heap (the head, and the queue's node
+  /// with its two links), with what the allocator adds to each.
   std::size_t held_bytes() const {
     constexpr std::size_t kLinks = 2 * sizeof(void*), kOfAllocator = 2 * 24;
     return sizeof(Outgoing) + kLinks + kOfAllocator + head.capacity() + pixels.bytes.size();

@@ -1,4 +1,4 @@
-// A scan's turn comes when it has what it waits for: memory, and then a place (admission).
+// Scan admission lets a scan run when it has what it waits for: memory, and then a place.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace echotrain::server {
 
-/// Asks for both in turn, and holds what was granted until it is given back or this is destroyed. Belongs to one
-/// strand.
+/// Asks for memory, then for a place, and holds what was granted until it is given back or this is destroyed. Belongs
+/// to one strand.
 class ScanAdmission {
  public:
   /// The client whose scans these are.
@@ -42,13 +42,13 @@ class ScanAdmission {
   ScanAdmission(std::shared_ptr<MemoryAdmission> memory, std::shared_ptr<ComputePool> places, std::int64_t max_waiting,
                 Client client);
 
-  /// Takes the turn of a new scan: gives back the memory of the scan that it replaces, whose place it keeps for
-  /// ask_for_place() unless memory is waited for, and asks for memory.
+  /// Begins with a new scan: gives back the memory of the scan that it replaces, and asks for memory. The place of that
+  /// scan is kept for ask_for_place(), unless the new one has to wait for memory.
   Answer ask_for_memory(const Needs& needs);
   /// Asks for a place; keeps one that it has on the same backend.
   Answer ask_for_place();
-  /// Gives back, while others wait for memory, what of its own the scan does not use, and returns how much [bytes]: 0
-  /// where it keeps all. Afterwards has_memory() is false.
+  /// While others wait for memory, gives back what is reserved for the scan and not used, and returns how much [bytes];
+  /// has_memory() is then false. Returns 0 where it keeps all.
   std::uint64_t give_back_unused_memory();
   /// See MemoryAdmission::Ticket; `idle`: see is_to_end_idle().
   bool is_to_end(bool idle) { return memory_ && (idle ? memory_->is_to_end_idle() : memory_->is_to_end()); }
@@ -59,18 +59,19 @@ class ScanAdmission {
   std::string why_it_ends() const;
   /// Asks for the memory again after give_back_unused_memory(). Never refused.
   Answer regain_memory();
-  /// Asks after give_back_place() for a place where that was. Never refused.
+  /// Asks for a place on the same device again, after give_back_place(). Never refused.
   Answer ask_again(const ScanPlace& before);
 
   bool has_memory() const { return memory_ && memory_->granted(); }
   bool asked_for_place() const { return place_ != nullptr; }
   bool has_place() const { return place_ && place_->granted(); }
-  /// Returns the client's address for bounds of one address; empty where none holds.
+  /// Returns the client's address, by which bounds of one address count; empty where it is exempt from them.
   std::string counted_as() const { return client_.exempt ? "" : client_.address; }
 
   /// Precondition: has_place().
   const ComputePool::Ticket& place() const { return *place_; }
-  /// Returns by how much the scan yields to those of other addresses (see yields()). Precondition: it has both.
+  /// Returns by how much the scan yields to those of other addresses (see yields()). Precondition: it has memory and a
+  /// place.
   int yields_now(int cores) const;
 
   void give_back_place() { place_.reset(); }

@@ -16,11 +16,11 @@ struct ScanRequest {
   protocol::Header header;
   std::string set_by_host;  ///< "strength=2, search=3": parameters for the images' meta attributes; may be empty
   std::string host_json;    ///< for steps that take what the host has sent; empty: nothing was sent
-  std::string occasion{};   ///< tells the scan from all others, also such with the same header: its capture's name
-  std::string owner{};      ///< the client's identity: what the scan leaves for later ones is its own
-  std::string client{};     ///< in whose part of what is bounded it counts (Identity::part)
+  std::string occasion{};   ///< a name that no other scan has (SessionCapture::name())
+  std::string owner{};      ///< the client's identity: only its later scans find what this one leaves
+  std::string client{};     ///< the client in whose part of bounded things it counts (Identity::part)
   bool trusted = false;     ///< PipelineCatalogue::trusts() the plan
-  std::shared_ptr<ScanObserver> observer{};  ///< null: nobody can look
+  std::shared_ptr<ScanObserver> observer{};  ///< null: nobody observes it
 };
 
 }  // namespace echotrain::server

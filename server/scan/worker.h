@@ -42,9 +42,9 @@ struct ScanPlace {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;
   std::vector<int> others;                           ///< GPUs that work with this one
-  int yields = 0;                                    ///< by how much the scan's thread is nicer than others (nice(2))
-  std::shared_ptr<FairScheduler::Scan> scheduled{};  ///< of the scan's address; null: it waits for nobody
-  /// Scans with the same one count as one when they are helped; null: the scan counts for itself.
+  int yields = 0;                                    ///< steps of nice(2) by which the scan's thread yields to others
+  std::shared_ptr<FairScheduler::Scan> scheduled{};  ///< takes turns with scans of other addresses; null: it takes none
+  /// The thread pool counts scans with the same HelperTime as one; null: the scan counts for itself.
   std::shared_ptr<numerics::HelperTime> helped{};
   std::shared_ptr<BusyPolling> busy_polling{};  ///< the scan's thread spins while it waits; null: it sleeps
   std::shared_ptr<ScanLoad> load{};             ///< is told when the scan computes; null: nobody asks

@@ -59,7 +59,7 @@ class Listener {
 
   /// A connection in the line of those that wait for room.
   struct Waiting {
-    asio::ip::address who;  // as slots count it
+    asio::ip::address who;  // as ConnectionAdmission counts it
     asio::steady_timer timer;
   };
   class Place;
@@ -88,7 +88,7 @@ class Listener {
   const Environment& environment_;
   const std::function<void()> emptied_;
   const AllowList allow_, balancers_;
-  const asio::strand<asio::io_context::executor_type> strand_;  // of the doors
+  const asio::strand<asio::io_context::executor_type> strand_;  // of accept(), take() and handshake()
   std::list<ListeningPort> ports_;
   ProxyHandshakes handshakes_;  // on strand_
   std::list<Waiting> line_;     // on strand_
@@ -98,8 +98,8 @@ class Listener {
   std::uint64_t last_id_ = 0;
   ConnectionAdmission admission_;  // of the sessions that are not refused
   std::int64_t refused_ = 0;       // sessions that only hear that they are refused
-  std::int64_t handshaking_ = 0;   // connections whose client is asked for, or waits for room then
-  std::int64_t came_to_wait_ = 0;  // connections that wait for room since they came
+  std::int64_t handshaking_ = 0;   // connections whose balancer is asked for the client, or that then wait for room
+  std::int64_t came_to_wait_ = 0;  // connections that have waited for room since they came
   std::optional<Clock::time_point> logged_overload_;
   bool stopping_ = false;
 };

@@ -28,7 +28,7 @@ constexpr std::size_t kReadAtOnce = 16 << 10, kShort = 128 << 10;
 constexpr std::size_t kCostOfConfig = 4;    // a byte of YAML
 constexpr std::size_t kBehind = 1 << 20;    // that a scan has not done; it is then the slower one of the two
 constexpr std::size_t kUnread = 64 << 10;   // of answers, beyond which a question waits
-constexpr std::size_t kCopiesOfHeader = 6;  // received, in the dialogue, in the scan's request, and in the scan
+constexpr std::size_t kCopiesOfHeader = 6;  // received; in the state machine, the scan's request and the scan
 
 bool may_be_secret(const std::string& text) {
   constexpr std::string_view kWord = "token";

@@ -1,5 +1,5 @@
-// The dialogue is the order of messages in a session (docs/protocol.md, "Exchange"): it says what each control message
-// means at its place.
+// The protocol state machine knows the order of messages in a session (docs/protocol.md, "Exchange"): it says what each
+// control message means at its place.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class ProtocolStateMachine {
                        numerics::Resources& resources)
       : catalogue_(catalogue), limits_(limits), resources_(resources) {}
 
-  /// What is known of the client before it says anything. What it points to must outlive the dialogue.
+  /// What is known of the client before it says anything. What it points to must outlive the state machine.
   struct Client {
     std::string peer;                        ///< "10.1.2.3:4711", or what it is if it has no address
     std::string subject;                     ///< of its checked certificate; empty: it has none
@@ -76,8 +76,8 @@ class ProtocolStateMachine {
 
   enum class State { config, header, data, flush };
   State state() const { return state_; }
-  /// Why the message that begins with this id cannot be taken, if that is clear before the rest of it has come: data
-  /// before the header, of which a client could send 1 GiB in as many hours as it likes.
+  /// Why a message cannot be taken, if its id alone shows that: data that come before the header. Without this check, a
+  /// client could take hours to send 1 GiB of them.
   std::optional<protocol::Error> refusal_of(std::uint16_t id) const;
   /// Whether this TEXT may be a host's JSON, which read_additional() reads, on any thread, and take() then takes.
   bool expects_additional(const std::string& text) const;
@@ -89,9 +89,9 @@ class ProtocolStateMachine {
   };
   Additional read_additional(const std::string& text) const;
   SessionAction take(const Additional& additional);
-  /// The text that answers a query; on any thread.
+  /// The text that answers a query. Any thread may call it.
   std::string answer(const protocol::Query& query) const;
-  /// Whether the answer is made of what scans have left, on whatever disk.
+  /// Whether the answer tells what scans have left, which may have to be read from a disk.
   static bool asks_of_scans(const protocol::Query& query);
   /// Whether it may be long, and take long to make.
   static bool is_long(const protocol::Query& query);

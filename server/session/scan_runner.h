@@ -91,13 +91,13 @@ class ScanRunner {
   std::shared_ptr<ScanMeter> meter_;
   std::unique_ptr<Worker> worker_, replaced_;      // of the scan, and of the one before it until that has ended
   std::optional<numerics::ProgressAge> progress_;  // of the newest worker
-  bool hangs_ = false;                             // that one
+  bool hangs_ = false;                             // the newest worker hangs
   ScanPlace at_;                                   // where the worker runs
   bool own_ = false;                               // the pipeline is one of the server's, not its client's
   bool on_trial_ = false;
   bool paused_ = false;       // the worker does nothing until it has its place again
-  bool gives_way_ = false;    // it is to end, because others wait for its memory
-  bool asked_again_ = false;  // for that place, and for memory that was called back meanwhile
+  bool gives_way_ = false;    // the scan is to end, because others wait for its memory
+  bool asked_again_ = false;  // for that place, and for the memory that it gave back
 };
 
 }  // namespace echotrain::server

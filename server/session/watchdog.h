@@ -13,7 +13,8 @@
 
 namespace echotrain::server {
 
-/// How many times idle_timeout_s too few data may come before a scan crawls: its client may pause for almost that time.
+/// A scan crawls when too few data have come for this many times idle_timeout_s: its client may pause for almost
+/// idle_timeout_s.
 inline constexpr double kCrawl = 3;
 
 /// Keeps all deadlines of a session by one clock, so that reads and writes need no timers of their own. The other parts
@@ -74,13 +75,14 @@ class Watchdog {
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
   void set_alarm(Clock::time_point when, std::function<void()> ring);
   void clear_alarm() { alarm_.reset(); }
-  /// Calls `ring` again and again while no data have come for pause_s, and, while others wait for memory, when for as
-  /// long less has come than would fill within four hours what the scan has reserved and does not use; or, where it
-  /// borrows, less than 16 KiB/s. Compressed samples count as up to four times what came of them.
+  /// Calls `ring` again and again while no data have come for pause_s. While others wait for memory, it also does so
+  /// when in that time too little has come: for a scan that borrows, less than 16 KiB/s; for others, less than would
+  /// fill what is reserved and not used within four hours. Compressed samples count as what they are expanded to, up to
+  /// four times what came.
   void on_pause(std::function<void()> ring) { pause_ = std::move(ring); }
 
-  /// Calls `ring` again and again while the scan crawls: in kCrawl times idle_timeout_s less has come than would fill
-  /// within two days what it uses, and since then as well.
+  /// Calls `ring` again and again while the scan crawls: in the last whole period of kCrawl times idle_timeout_s, and
+  /// since then, less has come than would fill within two days what it uses.
   void on_crawl(std::function<void()> ring) { crawl_ = std::move(ring); }
 
   /// Calls `look` at each look at the clock, also when the peer is lost.

@@ -31,24 +31,24 @@ class Evictable {
   virtual ~Evictable() = default;
   Evictable(const Evictable&) = delete;
   Evictable& operator=(const Evictable&) = delete;
-  /// When the part that nobody has used for longest was last used, by MemoryBudget::now(); 0: it is to go before all
-  /// others. Nothing when there is no part that nobody uses.
+  /// When the part that has been unused for longest was last used, by MemoryBudget::now(); 0: it is to go before all
+  /// others. Nothing when all parts are in use.
   virtual std::optional<std::uint64_t> unused_since() const = 0;
-  /// Frees that part, and more of the kind where it is small, up to `wanted` bytes.
+  /// Frees that part and further unused ones, the longest unused first, until they have about `wanted` bytes.
   virtual void evict(std::uint64_t wanted) = 0;
 };
 
-/// One that keeps things for clients: none of them makes the others' go.
+/// An Evictable that keeps things for clients: what one client leaves does not drive out what others have left.
 class ClientEvictable : public Evictable {
  public:
-  /// What is kept for one client: how much, and the same as unused_since() of it.
+  /// What is kept for one client: how much, and unused_since() of that.
   struct Share {
     std::uint64_t bytes = 0;
     std::optional<std::uint64_t> unused_since;
   };
   using Shares = std::map<std::string, Share>;
   virtual Shares shares() const = 0;
-  /// evict() of what is kept for this client.
+  /// Does the same as evict(), with what is kept for this client.
   virtual void evict_of(const std::string& client, std::uint64_t wanted) = 0;
 };
 
@@ -65,19 +65,19 @@ class MemoryBudget {
   std::uint64_t used() const { return used_; }
   std::uint64_t left() const;
 
-  /// What is not lent [bytes]: who borrows leaves as much.
+  /// Sets how much is not lent [bytes]: who borrows leaves as much.
   void keep(std::uint64_t bytes) { kept_ = bytes; }
   std::uint64_t kept() const { return kept_; }
 
   /// Takes `bytes`, where at least `leave` are left beside them. False: they do not fit, and nothing is taken.
   bool take_if_it_fits(std::uint64_t bytes, std::uint64_t leave = 0);
-  /// The same, after what nobody uses was dropped, as much as it needs. Not under a lock of an Evictable.
+  /// Does the same, and drops what nobody uses where that makes it fit. Not to be called under a lock of an Evictable.
   bool take(std::uint64_t bytes, std::uint64_t leave = 0);
   /// Counts what is there already, whether it fits or not.
   void add(std::uint64_t bytes) noexcept { used_ += bytes; }
   void give(std::uint64_t bytes) noexcept { used_ -= bytes; }
-  /// Drops what nobody uses, what was unused for longest first, until `bytes` fit or none is left; where that is kept
-  /// for a client, what goes in its place is of the client for whom most is kept. False: none is left.
+  /// Drops what nobody uses, the longest unused first, until `bytes` fit or none is left. Where that was kept for a
+  /// client, something of the client for whom most is kept is dropped in its place. False: they do not fit.
   bool make_room(std::uint64_t bytes);
   /// Drops all that nobody uses, because the machine has no more memory.
   void evict_unused();

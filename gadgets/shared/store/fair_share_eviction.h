@@ -15,15 +15,15 @@ namespace echotrain {
 /// Items unused for so long are in no owner's part any more, and go first.
 inline constexpr std::chrono::hours kShareLapses{7 * 24};
 
-/// The bytes that a keeper of `all` gives where `wanted` are asked for: who asks for little asks again, and a walk
-/// through thousands of small things is to bring more than one.
+/// The bytes that a keeper of `all` bytes frees where `wanted` are asked for: more, if these are few, because whoever
+/// asks for little asks again, and each time the keeper may walk through thousands of small things.
 inline std::uint64_t worth_a_walk(std::uint64_t wanted, std::uint64_t all) {
   return std::max(wanted, std::min<std::uint64_t>(all / 64, 1 << 20));
 }
 
-/// The last use of each part of what is kept, and its bytes.
+/// For each thing that is kept, the time when it was last used, and its bytes.
 using UsesAndBytes = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
-/// The last use of the last part that has to go for `wanted` bytes, where what was unused for longest goes first.
+/// Returns up to which time of their last use things have to go, to free `wanted` bytes; the longest unused go first.
 inline std::uint64_t last_to_go(UsesAndBytes parts, std::uint64_t wanted) {
   std::sort(parts.begin(), parts.end());
   std::uint64_t last = 0;
@@ -42,9 +42,9 @@ struct NeverLapsed {
   }
 };
 
-/// Until all amounts together are at most `most`, gives up each time the last item of the owner that has most. An owner
-/// with no more than an equal part of `most` gives up only last items that have `lapsed`, which go before all others.
-/// `give_up` returns true if the item is gone.
+/// Gives up items until all amounts together are at most `most`: first, of each owner, the last items that have
+/// `lapsed`; then, again and again, the last item of the owner that has most, unless that is no more than an equal part
+/// of `most`. `give_up` returns true if the item is gone.
 template <class Owner, class Item, class Amount, class GiveUp, class Lapsed = NeverLapsed>
 void evict_to_fair_share(std::map<Owner, std::vector<Item>>& owned, std::uint64_t most, const Amount& amount,
                          const GiveUp& give_up, const Lapsed& lapsed = {}) {

@@ -1,4 +1,4 @@
-// The live board has the scans that run and those that ran last, for the live page.
+// The registry of live scans has the scans that run and those that ran last, for the live page.
 #pragma once
 
 #include <atomic>

@@ -8,8 +8,8 @@
 
 namespace echotrain::numerics {
 
-/// The functions given to Context::on_complete() that wait, of contexts on GPUs that are made after will_poll(). Found
-/// through Resources::get(). Thread-safe.
+/// Knows the functions that were given to Context::on_complete() and wait for a GPU, where the context was made after
+/// will_poll(). Found through Resources::get(). Thread-safe.
 class CompletionPoller {
  public:
   /// From now on, some thread calls poll() again and again while functions wait. Without such a thread,
