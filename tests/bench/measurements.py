@@ -14,7 +14,7 @@ MARKED = re.compile(r"<!-- table (\w+) -->\n(.*?)<!-- end -->", re.S)
 INLINE = re.compile(r"<!--=([\w-]+):([^\s@]+?)(?:@([^>]+?))?-->(.*?)<!--\.-->")
 NEEDED = ("table", "task", "what", "value")
 KEYS = (*NEEDED, "unit", "range", "runs", "error", "also", "asked", "met", "limits", "gap", "peer", "commit", "date", "command")
-OPTIONAL_TABLES = {"readme"}  # those that no page has to have
+MADE_TABLES = ("summary", "gaps", "machines")  # of several tables' rows, or of none; pages have each once
 MOST_COLUMNS = 5  # of what rows have besides; more go into one column
 
 # (label, task on a CPU, task on a GPU): of each the newest row, whatever the machine.
@@ -268,6 +268,10 @@ def table(machines, name):
     return plain_table(machines, name) if rows_of(machines, name) else None
 
 
+def names(machines):
+    return sorted({row["table"] for machine in machines.values() for row in machine["rows"]} | set(MADE_TABLES))
+
+
 def inline(machines, match):
     stem, task, key, said = match.groups()
     row = next((row for row in machines.get(stem, {"rows": []})["rows"] if row["task"] == task), None)
@@ -380,9 +384,8 @@ def problems(root):
         else:
             if filled(text, machines) != text:
                 yield f"{name}: the measurements have more or fewer rows: ./run bench --tables --pages"
-    tables = {row["table"] for machine in machines.values() for row in machine["rows"]} | {"summary", "gaps", "machines"}
-    for found in sorted(tables | set(seen)):
-        if seen.count(found) != 1 and found not in OPTIONAL_TABLES:
+    for found in sorted({*MADE_TABLES, *seen}):
+        if seen.count(found) != 1:
             yield f"table {found}: {seen.count(found)} times in the pages"
     drawn = root / "docs" / "performance.svg"
     if not drawn.exists() or drawn.read_text() != chart(machines):

@@ -3,6 +3,7 @@
     python3 tests/bench/tables.py FOLDER            takes the JSON files of a run in FOLDER into docs/measurements, then as --pages
     python3 tests/bench/tables.py --run BIN FOLDER  runs the benches and the peers first; their JSON goes to FOLDER
     python3 tests/bench/tables.py --pages           writes tables, figures and the chart anew from docs/measurements
+    python3 tests/bench/tables.py --print NAME ...  prints tables of docs/measurements, those that no page has, too; all: every one
     python3 tests/bench/tables.py --check           whether pages and docs/measurements agree, and whether made-up results
                                                     get into both
 
@@ -313,6 +314,7 @@ def main():
     parser.add_argument("--run", type=pathlib.Path, metavar="BIN")
     parser.add_argument("--commit", default="")
     parser.add_argument("--pages", action="store_true")
+    parser.add_argument("--print", nargs="+", metavar="NAME", dest="wanted")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--root", type=pathlib.Path, default=SOURCE, help="the tree whose pages they are")
     arguments = parser.parse_args()
@@ -320,6 +322,14 @@ def main():
         found = [*self_test(), *measurements.problems(arguments.root)]
         print("\n".join(found) or "pages and docs/measurements agree", file=sys.stderr if found else sys.stdout)
         return 1 if found else 0
+    if arguments.wanted:
+        machines = measurements.load(arguments.root / "docs" / "measurements")
+        names = measurements.names(machines)
+        if unknown := [name for name in arguments.wanted if name not in (*names, "all")]:
+            parser.error(f"no table {', '.join(unknown)}; there are: {', '.join(names)}")
+        for name in names if "all" in arguments.wanted else arguments.wanted:
+            print("\n".join([f"## {name}", "", *measurements.table(machines, name), ""]))
+        return 0
     failed = []
     if not arguments.pages:
         if arguments.folder is None:

@@ -53,6 +53,18 @@ def test_pages_have_the_measurements_that_there_are(tmp_path):
     assert done.returncode == 1 and "no `limits` says why" in done.stderr
 
 
+def test_tables_that_no_page_has_are_printed_and_listed():
+    tables = [sys.executable, SOURCE / "tests/bench/tables.py", "--print"]
+    told = run(*tables, "fttf")
+    assert told.returncode == 2 and "no table fttf" in told.stderr
+    names = re.search(r"there are: (.*)", told.stderr)[1].split(", ")
+    listed = (DOCS / "measurements" / "README.md").read_text()
+    assert len(names) > 20 and [name for name in names if f"`{name}`" not in listed and f"table {name} " not in listed] == []
+    done = run(*tables, names[0], "all")
+    assert done.returncode == 0 and re.findall(r"^## (\w+)", done.stdout, re.MULTILINE) == names
+    assert run(*tables, "grappa_times").stdout.startswith("## grappa_times\n\n|what|asked|measured|")
+
+
 def test_every_page_is_in_both_lists():
     """The site is built strictly, and only where MkDocs is installed: a page without a place is found here, too."""
     pages = {each.name for each in DOCS.glob("*.md")}
