@@ -122,14 +122,14 @@ class Watchdog {
   Connection& connection_;
   const config::ServerOptions& options_;
   asio::steady_timer timer_;
-  bool stopped_ = false;
+  bool stopped_ = false, reading_ = false;
   const Clock::time_point began_ = Clock::now();
 
-  bool reading_ = false;
   std::optional<Clock::time_point> held_since_, spilling_since_;
   std::optional<Period> spill_;  // while input spills
   std::uint64_t spilled_ = 0;
   bool spill_is_silent_ = false;  // in the last whole period
+  bool crawls_ = false;           // in the last period of crawled_, and since then
   Fault fault_ = Fault::server;   // since held_since_
   Awaited awaited_ = Awaited::config;
   Clock::time_point awaited_since_ = began_;  // of data: since the last ones
@@ -145,7 +145,6 @@ class Watchdog {
   std::function<void(Clock::time_point)> look_;
   Period pace_{began_};                   // of data_in() while the session takes it
   Period crawled_{began_};                // the same, of kCrawl times idle_timeout_s
-  bool crawls_ = false;                   // in the last one, and since then
   std::uint64_t expanded_ = 0;            // what compressed samples are beyond what came
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on; less what is excused
   std::optional<Clock::time_point> place_until_, drain_until_;
