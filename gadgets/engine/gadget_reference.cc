@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/pipeline.h"
 
@@ -16,7 +18,7 @@ constexpr const char* kIntroduction = R"(# Gadgets
 Every gadget, what it takes and gives, and its parameters; `echotrain-server --explain GADGET` prints the same in a terminal.
 [pipelines.md](pipelines.md) says how gadgets make a pipeline, and what comes of their parameters.
 
-| gadget | takes | gives |
+|gadget|takes|gives|
 |---|---|---|
 )";
 
@@ -36,12 +38,21 @@ std::string line_of(std::string text) {
 
 std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
 
-std::string parameters_table(const GadgetEntry& entry) {
+/// The allowed values, of a number without blanks: "2..8".
+std::string range_cell(const ParameterInfo& p) { return p.low.empty() ? cell(p.range()) : p.low + ".." + p.high; }
+
+/// The table of a gadget's parameters. A long help is told once: `told` has the gadgets that told one, by help.
+std::string parameters_table(const std::string& gadget, const GadgetEntry& entry,
+                             std::map<std::string, std::string>& told) {
+  constexpr std::size_t kShortHelp = 60;
   if (entry.parameters.empty()) return "No parameters.\n";
-  std::string out = "| parameter | type | range | unit | default | |\n|---|---|---|---|---|---|\n";
-  for (const ParameterInfo& p : entry.parameters)
-    out += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", p.name, p.type(), cell(p.range()), cell(p.unit),
-                       code(p.fallback), cell(p.help));
+  std::string out = "|parameter|type|range|unit|default||\n|---|---|---|---|---|---|\n";
+  for (const ParameterInfo& p : entry.parameters) {
+    const std::string& teller = p.help.size() < kShortHelp ? gadget : told.try_emplace(p.help, gadget).first->second;
+    const std::string help = teller == gadget ? cell(p.help) : fmt::format("as in [{0}](#{0})", teller);
+    out +=
+        fmt::format("|`{}`|{}|{}|{}|{}|{}|\n", p.name, p.type(), range_cell(p), cell(p.unit), code(p.fallback), help);
+  }
   return out;
 }
 
@@ -92,14 +103,16 @@ std::string explain_branches() {
 
 std::string gadgets_markdown(const Registry& registry) {
   std::string table = kIntroduction, sections;
+  std::map<std::string, std::string> told;
   for (const std::string& name : registry.names()) {
     const GadgetEntry& entry = *registry.find(name);
     std::string forms;
     for (const GadgetForm& form : entry.forms) {
-      table += fmt::format("| [`{0}`](#{0}) | {1} | {2} |\n", name, to_string(form.takes), to_string(form.gives));
+      table += fmt::format("|[`{0}`](#{0})|{1}|{2}|\n", name, to_string(form.takes), to_string(form.gives));
       forms += fmt::format("{}{} -> {}", forms.empty() ? "" : "; ", to_string(form.takes), to_string(form.gives));
     }
-    sections += fmt::format("\n## {}\n\n{}\n\n{}\n\n{}", name, entry.summary, forms, parameters_table(entry));
+    sections +=
+        fmt::format("\n## {}\n\n{}\n\n{}\n\n{}", name, entry.summary, forms, parameters_table(name, entry, told));
   }
   return table + sections;
 }
