@@ -88,7 +88,7 @@ def test_commands_by_trajectory(tmp_path):
 
 def test_every_pipeline_is_in_the_table():
     shipped = {each.stem for each in SHIPPED.glob("*.yaml")}
-    rows = re.findall(r"^\| \[`(\w+)`\]\(\.\./config/pipelines/\1\.yaml\) \|", (DOCS / "which-pipeline.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\|\[`(\w+)`\]\(\.\./config/pipelines/\1\.yaml\)\|", (DOCS / "which-pipeline.md").read_text(), re.MULTILINE)
     assert len(rows) == len(shipped) and set(rows) == shipped
     shown = {page: set(re.findall(r"\((?:\.\./)?config/pipelines/(\w+)\.yaml\)", (SOURCE / page).read_text())) for page in
              ("README.md", "docs/gallery.md")}  # fmt: skip

@@ -34,8 +34,8 @@ std::string page() {
 /// What the page says of a code, from the code to the end of its row.
 std::string row(const std::string& code) {
   const std::string text = page();
-  const std::size_t at = text.find("`" + code + "`", text.find("| code | when |"));
-  return at == std::string::npos ? "" : text.substr(at, text.find(" | | ", at) - at);
+  const std::size_t at = text.find("`" + code + "`", text.find("|code|when|"));
+  return at == std::string::npos ? "" : text.substr(at, text.find("| |", at) - at);
 }
 
 /// "1 MiB", "256 KiB", "4096 bytes".
