@@ -236,8 +236,8 @@ def gaps(machines):
 
 
 def seeds_fft(machines):
-    """Rows F10 to F19 of seeds.md."""
-    rows, origins = [], Origins()
+    """Rows F10 to F19 of seeds.md. The heads of the columns name their numbers."""
+    rows, origins, named = [], Origins(), {}
     for name, size, alone, both, fftw, gain in (each.split() for each in SIZES.replace("\n", " ").split(", ")):
         cells = []
         for task in (f"fft/{size}/cpu", f"fft/{size}/cuda"):
@@ -246,13 +246,16 @@ def seeds_fft(machines):
                 cells.append("")
                 continue
             machine, row = place
-            also = ", ".join(f"{key} {show(value)}" for key, value in row.get("also", {}).items())
+            also, peer = row.get("also", {}), row["peer"]
             origins.letter(machine, row)
-            cells.append(f"{row['peer']['name']} {show(row['peer']['value'])}, fft {show(row['value'])}, {also}; fft over "
-                         f"{row['peer']['name']} {row['value'] / row['peer']['value']:.2f}")  # fmt: skip
-        document = f"GPU {alone}, both {both}; FFTW {fftw}; gain {gain}"
-        rows.append([name, size, document, *cells, "`fft`"])
-    return lines_of(["row", "what", "document", "ours", "ours, H200", "run"], rows, origins.caption())
+            names = "; ".join([peer["name"], "fft", *also, f"fft over {peer['name']}"])
+            if named.setdefault(len(cells), names) != names:
+                raise ValueError(f"{task} has other numbers than the sizes before it")
+            numbers = [show(each) for each in (peer["value"], row["value"], *also.values())]
+            cells.append("; ".join([*numbers, f"{row['value'] / peer['value']:.2f}"]))
+        rows.append([name, size, "; ".join([alone, both, fftw, gain]), *cells, "`fft`"])
+    head = ["row", "what", "document: GPU; both; FFTW; gain", f"ours: {named.get(0, '')}", f"ours, H200: {named.get(1, '')}", "run"]
+    return lines_of(head, rows, origins.caption())
 
 
 def machine_list(machines):

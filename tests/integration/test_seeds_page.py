@@ -47,7 +47,7 @@ def test_lines_of_a_table_have_the_same_columns():
 
 def test_what_the_page_names_is_there():
     documents = SOURCE / "docs"
-    for name in re.findall(r"\]\(([\w./]+)", PAGE):
+    for name in re.findall(r"\]\(([\w./-]+)", PAGE):
         assert (documents / name).exists(), name
     for name in re.findall(r"integration\.(\w+)", PAGE):
         assert list((SOURCE / "tests/integration").rglob(f"test_{name}.py")), name
