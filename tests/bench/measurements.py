@@ -106,16 +106,16 @@ def figure(row):
     return show(" and ".join(show(each) for each in value) if isinstance(value, list) else value, unit if value is not None else "")
 
 
-def measured(row):
-    """The value, whether it is what was asked, and what it varied by."""
-    met, bounds = row.get("met"), row.get("range")
+def measured(row, whole=True):
+    """The value, whether it is what was asked, and, if `whole`, what it varied by."""
+    met, bounds = row.get("met"), row.get("range") if whole else None
     text = f"**{figure(row)}**" if met is True else figure(row) + ", missed" * (met is False)
     spread = []
     if isinstance(bounds, dict):
         spread.append(", ".join(f"{name} {between(each)}" for name, each in bounds.items()))
     elif bounds and row["value"] is not None:
         spread.append(between(bounds))
-    spread += ([row["runs"]] if "runs" in row and not runs_of_all(row) else []) + ([met] if isinstance(met, str) else [])
+    spread += ([row["runs"]] if whole and "runs" in row and not runs_of_all(row) else []) + ([met] if isinstance(met, str) else [])
     return text + (f" ({'; '.join(spread)})" if spread else "")
 
 
@@ -225,13 +225,14 @@ def summary(machines, wanted, short=False):
 
 
 def gaps(machines):
-    """Every row that misses what was asked, or whose limit is told."""
-    rows, origins = [], Origins()
+    """Every row that misses what was asked, or whose limit is told. What the summary's rows varied by stands there."""
+    rows, origins, above = [], Origins(), {task for _, *tasks in SUMMARY for task in tasks}
     for machine in machines.values():
         for row in machine["rows"]:
             if "limits" in row:
                 plain = {key: value for key, value in row.items() if key != "command"}
-                rows.append([row.get("gap", row["what"]), row.get("asked", ""), measured(row), row["limits"], origins.letter(machine, plain)])
+                rows.append([row.get("gap", row["what"]), row.get("asked", ""), measured(row, row["task"] not in above),
+                             row["limits"], origins.letter(machine, plain)])  # fmt: skip
     return lines_of(["what", "asked", "measured", "what limits", "from"], rows, origins.caption())
 
 
