@@ -94,7 +94,7 @@ void expect_layout(const std::string& what, std::size_t head_bytes, const Fields
   const std::size_t at = text.find(title);
   ASSERT_NE(at, std::string::npos) << title;
   const std::string paragraph = text.substr(at, text.find("  ", at) - at);
-  const std::regex told("(?:bytes: |\u00b7 )([0-9]+) (\\w+) [uif]([0-9]+)(?:\\[([0-9]+)\\])?");
+  const std::regex told("(?:bytes: |; )([0-9]+) (\\w+) [uif]([0-9]+)(?:\\[([0-9]+)\\])?");
   std::size_t found = 0;
   for (std::sregex_iterator one(paragraph.begin(), paragraph.end(), told), end; one != end; ++one, ++found) {
     const std::string name = (*one)[2];
@@ -137,8 +137,8 @@ TEST(ProtocolPage, TellsTheLayoutOfAcquisitions) {
                  ECHOTRAIN_FIELD(Head, user_int),
                  ECHOTRAIN_FIELD(Head, user_float)});
   EXPECT_THAT(page(),
-              HasSubstr(fmt::format("\u00b7 {} idx, each u16: kspace_encode_step_1, kspace_encode_step_2, average, "
-                                    "slice, contrast, phase, repetition, set, segment, user[8] \u00b7",
+              HasSubstr(fmt::format("; {} idx, each u16: kspace_encode_step_1, kspace_encode_step_2, average, "
+                                    "slice, contrast, phase, repetition, set, segment, user[8];",
                                     offsetof(Head, idx))));
 }
 
@@ -172,7 +172,7 @@ TEST(ProtocolPage, TellsTheLayoutOfImages) {
                  ECHOTRAIN_FIELD(Head, user_float),
                  ECHOTRAIN_FIELD(Head, attribute_string_len)});
   EXPECT_THAT(page(),
-              HasSubstr(fmt::format("\u00b7 {} length of the attributes u64 (this one counts) \u00b7 {} attributes",
+              HasSubstr(fmt::format("; {} length of the attributes u64 (this one counts); {} attributes",
                                     kImageHeadBytes, kImageHeadBytes + kAttributeLengthBytes)));
 }
 
