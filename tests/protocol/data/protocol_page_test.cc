@@ -136,10 +136,9 @@ TEST(ProtocolPage, TellsTheLayoutOfAcquisitions) {
                  ECHOTRAIN_FIELD(Head, patient_table_position),
                  ECHOTRAIN_FIELD(Head, user_int),
                  ECHOTRAIN_FIELD(Head, user_float)});
-  EXPECT_THAT(page(),
-              HasSubstr(fmt::format("; {} idx, each u16: kspace_encode_step_1, kspace_encode_step_2, average, "
-                                    "slice, contrast, phase, repetition, set, segment, user[8];",
-                                    offsetof(Head, idx))));
+  EXPECT_THAT(page(), HasSubstr(fmt::format("; {} idx, each u16: kspace_encode_step_1, kspace_encode_step_2, average, "
+                                            "slice, contrast, phase, repetition, set, segment, user[8];",
+                                            offsetof(Head, idx))));
 }
 
 TEST(ProtocolPage, TellsTheLayoutOfImages) {
@@ -171,9 +170,8 @@ TEST(ProtocolPage, TellsTheLayoutOfImages) {
                  ECHOTRAIN_FIELD(Head, user_int),
                  ECHOTRAIN_FIELD(Head, user_float),
                  ECHOTRAIN_FIELD(Head, attribute_string_len)});
-  EXPECT_THAT(page(),
-              HasSubstr(fmt::format("; {} length of the attributes u64 (this one counts); {} attributes",
-                                    kImageHeadBytes, kImageHeadBytes + kAttributeLengthBytes)));
+  EXPECT_THAT(page(), HasSubstr(fmt::format("; {} length of the attributes u64 (this one counts); {} attributes",
+                                            kImageHeadBytes, kImageHeadBytes + kAttributeLengthBytes)));
 }
 
 TEST(ProtocolPage, TellsTheLayoutOfWaveforms) {
