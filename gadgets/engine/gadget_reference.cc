@@ -15,8 +15,8 @@ constexpr const char* kIntroduction = R"(# Gadgets
 
 <!-- `./run docs` writes this file from the gadgets' declarations; a test fails when it is stale. -->
 
-Every gadget, what it takes and gives, and its parameters; `echotrain-server --explain GADGET` prints the same in a terminal.
-[pipelines.md](pipelines.md) says how gadgets make a pipeline, and what comes of their parameters.
+Every gadget, what it takes and gives, and its parameters (a flag is `true` or `false`), as `echotrain-server --explain GADGET`
+prints them. [pipelines.md](pipelines.md) says how gadgets make a pipeline.
 
 |gadget|takes|gives|
 |---|---|---|
@@ -38,6 +38,11 @@ std::string line_of(std::string text) {
 
 std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
 
+std::string type_cell(const ParameterInfo& parameter) {
+  using Kind = ParameterInfo::Kind;
+  return parameter.kind == Kind::yes_or_no ? "flag" : parameter.kind == Kind::choice ? "choice" : parameter.type();
+}
+
 /// The allowed values, of a number without blanks: "2..8".
 std::string range_cell(const ParameterInfo& p) { return p.low.empty() ? cell(p.range()) : p.low + ".." + p.high; }
 
@@ -50,8 +55,8 @@ std::string parameters_table(const std::string& gadget, const GadgetEntry& entry
   for (const ParameterInfo& p : entry.parameters) {
     const std::string& teller = p.help.size() < kShortHelp ? gadget : told.try_emplace(p.help, gadget).first->second;
     const std::string help = teller == gadget ? cell(p.help) : fmt::format("as in [{0}](#{0})", teller);
-    out +=
-        fmt::format("|`{}`|{}|{}|{}|{}|{}|\n", p.name, p.type(), range_cell(p), cell(p.unit), code(p.fallback), help);
+    out += fmt::format("|`{}`|{}|{}|{}|{}|{}|\n", p.name, type_cell(p), range_cell(p), cell(p.unit), code(p.fallback),
+                       help);
   }
   return out;
 }
