@@ -161,11 +161,16 @@ class Origins:
         return self.known[origin]
 
     def caption(self):
-        told = []
-        for (machine, commit, date, command, runs), letter in self.known.items():
-            where = ", ".join(filter(None, (machine, commit, date, command and f"`{command}`", runs)))
-            told.append(where if len(self.known) == 1 else f"{letter}: {where}")
-        return f"*{'; '.join(told)}.*"
+        """Where the letters' rows come from, by machine."""
+        told = {}
+        for (machine, *origin), letter in self.known.items():
+            commit, date, command, runs = origin
+            where = ", ".join(filter(None, (commit, date, command and f"`{command}`", runs)))
+            told.setdefault(machine, []).append(where if len(self.known) == 1 else f"{letter}: {where}")
+        if len(self.known) == 1:
+            return f"*{machine}, {where}.*" if where else f"*{machine}.*"
+        machines = [f"{machine} ({'; '.join(each)})" for machine, each in told.items()]
+        return f"*{'; '.join(machines)}.*"
 
 
 def lines_of(head, rows, caption):

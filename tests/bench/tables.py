@@ -298,7 +298,7 @@ def self_test():
     if taken != [row["task"] for row in rows[:3]]:
         yield f"self-test: {taken} was taken in"
     for wanted in ("|gridding|0.20 ms, 2e-3|0.21 ms, missed|1.90e-3|", "cuFINUFFT (tolerance 0.01, x 1): 3 ms, error 1.00e-3|15|",
-                   "|scans|5|**6 of one scan's rate**|", "|kept||1 and 2 s|", "a: G, abc, 2026-01-02", "It is <!--=gpu:",
+                   "|scans|5|**6 of one scan's rate**|", "|kept||1 and 2 s|", "G (a: abc, 2026-01-02", "It is <!--=gpu:",
                    "|gridding|0.20 ms, 2e-3|0.21 ms, missed|not known|"):  # fmt: skip
         if wanted not in text:
             yield f"self-test: '{wanted}' is not in\n{text}"
