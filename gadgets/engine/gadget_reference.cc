@@ -114,7 +114,7 @@ std::string gadgets_markdown(const Registry& registry) {
     std::string forms;
     for (const GadgetForm& form : entry.forms) {
       table += fmt::format("|[`{0}`](#{0})|{1}|{2}|\n", name, to_string(form.takes), to_string(form.gives));
-      forms += fmt::format("{}{} -> {}", forms.empty() ? "" : "; ", to_string(form.takes), to_string(form.gives));
+      forms += fmt::format("{}{}\u2192{}", forms.empty() ? "" : "; ", to_string(form.takes), to_string(form.gives));
     }
     sections +=
         fmt::format("\n## {}\n\n{}\n\n{}\n\n{}", name, entry.summary, forms, parameters_table(name, entry, told));
