@@ -49,12 +49,12 @@ std::string range_cell(const ParameterInfo& p) { return p.low.empty() ? cell(p.r
 /// The table of a gadget's parameters. A long help is told once: `told` has the gadgets that told one, by help.
 std::string parameters_table(const std::string& gadget, const GadgetEntry& entry,
                              std::map<std::string, std::string>& told) {
-  constexpr std::size_t kShortHelp = 60;
+  constexpr std::size_t kShortHelp = 45;
   if (entry.parameters.empty()) return "No parameters.\n";
   std::string out = "|parameter|type|range|unit|default||\n|---|---|---|---|---|---|\n";
   for (const ParameterInfo& p : entry.parameters) {
     const std::string& teller = p.help.size() < kShortHelp ? gadget : told.try_emplace(p.help, gadget).first->second;
-    const std::string help = teller == gadget ? cell(p.help) : fmt::format("as in [{0}](#{0})", teller);
+    const std::string help = teller == gadget ? cell(p.help) : fmt::format("see [{0}](#{0})", teller);
     out += fmt::format("|`{}`|{}|{}|{}|{}|{}|\n", p.name, type_cell(p), range_cell(p), cell(p.unit), code(p.fallback),
                        help);
   }
