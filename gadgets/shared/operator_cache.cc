@@ -55,8 +55,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
       const Array<cfloat> q = context.upload<cfloat>({kept->data(), lags});
       return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
     }
-  numerics::MemoryShare work_memory(context.account());
-  work_memory.grow_to(work_bytes(*positions));
+  numerics::MemoryShare(context.account()).grow_to(work_bytes(*positions));  // makes room for it
   const std::vector<double> coordinates =
       image_coordinates(context.threads(), *positions, voxel_ratio, 0, positions->count());
   const numerics::HostView<const double> k(coordinates.data(), {positions->count(), positions->dims});

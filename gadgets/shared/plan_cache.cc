@@ -37,8 +37,7 @@ bool NufftPlanRequest::same(const NufftPlanRequest& other) const {
 }
 
 std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Context& context) const {
-  numerics::MemoryShare work(context.account());
-  work.grow_to(work_bytes(*positions));
+  numerics::MemoryShare(context.account()).grow_to(work_bytes(*positions));  // makes room for it
   const std::vector<double> coordinates =
       image_coordinates(context.threads(), *positions, voxel_ratio, 0, positions->count());
   return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image,

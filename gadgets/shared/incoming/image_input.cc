@@ -20,8 +20,6 @@ namespace {
 
 using numerics::PixelType;
 
-constexpr std::uint64_t kUncounted = 512;  // bytes of attributes and notes, which the frame's share pays
-
 /// The part of k-space that the limits of steps 1 and 2 name, as in Frame::acquired; no value without limits.
 std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encoding) {
   std::array<float, 6> out{};
@@ -129,9 +127,7 @@ CoilImages ImageInput::take(protocol::Image&& image) {
   if (numerics::is_complex(static_cast<PixelType>(head.data_type))) frame->acquired = acquired_;
   frame->notes = notes_of(image.attributes);
   image.pixels = {};
-  // Gadgets hold frames back, whose attributes may be long, so attributes count towards the session's memory.
-  if (const std::uint64_t held = image.attributes.size() + bytes_of(frame->notes); held > kUncounted)
-    image.pixels.owner = compute.allocate_host<std::byte>({static_cast<std::int64_t>(held)}).memory();
+  image.attributes = std::string(image.attributes);  // a copy that the scan pays for: gadgets may hold the frame back
   frame->source = std::make_shared<protocol::Image>(std::move(image));
   out.frame = frame;
   return out;
