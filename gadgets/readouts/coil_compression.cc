@@ -184,8 +184,8 @@ void CoilCompression::learn(Group& group, const std::optional<std::uint64_t>& fr
   }
   if (!found) return;  // an empty frame
   const HostArray<numerics::cdouble> host = compute.download<numerics::cdouble>(gram.cview());
-  numerics::MemoryShare(compute.account())
-      .grow_to(3 * static_cast<std::uint64_t>(host.size()) * sizeof(numerics::cdouble));  // makes room for it
+  numerics::MemoryShare paid(compute.account());  // for Eigen's matrices, which do not use `new`
+  paid.grow_to(2 * static_cast<std::uint64_t>(host.size()) * sizeof(numerics::cdouble));
   const std::vector<numerics::cdouble> values(host.data(), host.data() + host.size());
   const numerics::CompressionOptions options{kept_ ? *kept_ : options_.channels, options_.energy};
   numerics::Compression found_coils;
