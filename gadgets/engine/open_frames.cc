@@ -32,7 +32,6 @@ OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHead
   if (OpenFrame* const known = look_up(key)) return *known;
   refuse_more_frames(open_.size());
   auto frame = std::make_shared<Frame>();
-  frame->share = FrameShare(scan_->compute.account());
   frame->id = next_id_++;
   frame->key = key;
   frame->reference = head;

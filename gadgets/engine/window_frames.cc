@@ -76,7 +76,6 @@ void WindowFrames::leave_out(Scan& scan, Window& window, std::uint64_t& next_id)
 std::shared_ptr<Frame> WindowFrames::next_of(Scan& scan, const FrameKey& key, Window& window,
                                              std::uint64_t& next_id) const {
   auto frame = std::make_shared<Frame>();
-  frame->share = FrameShare(scan.compute.account());
   frame->id = next_id++;
   frame->key = key;
   frame->reference = window.readouts.front();

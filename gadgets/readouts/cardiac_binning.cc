@@ -380,7 +380,6 @@ void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
     if (phase.waiting.empty()) continue;
     if (!phase.frame) {
       phase.frame = std::make_shared<Frame>();
-      phase.frame->share = FrameShare(scan_->compute.account());
       phase.frame->id = next_frame_++;
       phase.frame->key = group.key;
       phase.frame->key.phase = static_cast<std::uint16_t>(p);

@@ -112,7 +112,6 @@ CoilImages ImageInput::take(protocol::Image&& image) {
 
   if (series_.size() > UINT16_MAX) throw ClientError("the images are of more than 65,536 series and types");
   const auto frame = std::make_shared<Frame>();
-  frame->share = FrameShare(compute.account());
   frame->id = frames_++;
   frame->reference = reference_of(head);
   const std::pair<std::uint16_t, std::uint16_t> kind(head.image_series_index, head.image_type);
