@@ -59,7 +59,12 @@ Tag tag_of(const void* block, std::size_t slot) noexcept {
   return (mixed * key & ~static_cast<Tag>(kSlots - 1)) | slot;
 }
 
-char* end_of(void* block) noexcept { return static_cast<char*>(block) + ::malloc_usable_size(block); }
+/// The end of what the allocator has given for a block, which may lie behind what was asked for.
+char* end_of(void* block) noexcept {
+  char* begin = static_cast<char*>(block);
+  asm("" : "+r"(begin));  // a fortified memcpy would hold the block to what was asked for
+  return begin + ::malloc_usable_size(block);
+}
 
 }  // namespace
 
@@ -94,7 +99,8 @@ bool HeapAccount::counts() {
 
 void HeapAccount::check() {
   settle();
-  if (account_) account_->check();
+  const std::int64_t paid = paid_, before = checked_.exchange(paid);
+  if (account_ && paid > before) account_->check();
 }
 
 /// Charges what is allocated and a grain beyond it, so that small blocks seldom come here.
@@ -147,10 +153,10 @@ void* HeapAccount::allocate(std::size_t bytes, std::size_t alignment) noexcept {
     count.fetch_sub(static_cast<std::int64_t>(size));
     return nullptr;
   }
-  const std::size_t usable = ::malloc_usable_size(block);
-  count.fetch_add(static_cast<std::int64_t>(usable + kChunkHead - size));
+  char* const end = end_of(block);
+  count.fetch_add(end - static_cast<char*>(block) + static_cast<std::int64_t>(kChunkHead - size));
   const Tag tag = tag_of(block, slot_);
-  std::memcpy(static_cast<char*>(block) + usable - sizeof tag, &tag, sizeof tag);
+  std::memcpy(end - sizeof tag, &tag, sizeof tag);
   return block;
 }
 

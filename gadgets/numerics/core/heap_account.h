@@ -30,8 +30,8 @@ class HeapAccount {
   std::uint64_t bytes() const;
   /// True after an allocation has failed because the budget lends no more.
   bool refused() const { return refused_; }
-  /// Charges what is allocated now. Throws OverBudget where the account borrows more than the budget lends. Not to be
-  /// called under a lock of an Evictable.
+  /// Charges what is allocated now. Where that is more than at the last call, throws OverBudget if the account borrows
+  /// more than the budget lends. Not to be called under a lock of an Evictable.
   void check();
 
   /// The heap account of the calling thread; null: nobody is charged.
@@ -57,7 +57,8 @@ class HeapAccount {
 
   const std::shared_ptr<MemoryAccount> account_;
   const std::size_t slot_;
-  std::atomic<std::int64_t> paid_ = 0;  // charged to the account
+  std::atomic<std::int64_t> paid_ = 0;     // charged to the account
+  std::atomic<std::int64_t> checked_ = 0;  // paid_ at the last check()
   std::atomic<bool> refused_ = false;
 };
 
