@@ -9,9 +9,9 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from .errors import EchotrainError
-from .hdf5 import write_images
-from .image import Image
+from ..errors import EchotrainError
+from ..hdf5 import write_images
+from ..image import Image
 
 def read_girf(path: Union[str, os.PathLike[str]]) -> Dict[str, npt.NDArray[np.complex128]]:
     """frequency_khz, girf_x, girf_y, girf_z of an HDF5 file with arrays of these names, or of a text with a line

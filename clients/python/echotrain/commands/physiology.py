@@ -8,8 +8,8 @@ from typing import Any, List, Union
 
 import numpy as np
 
-from .errors import ScanError
-from .layout import Array
+from ..errors import ScanError
+from ..layout import Array
 
 PathLike = Union[str, "os.PathLike[str]"]
 

@@ -7,11 +7,11 @@ from typing import Dict, List, Optional
 
 import numpy as np
 
-from .errors import EchotrainError
-from .hdf5 import ImageFile
-from .image import Image
-from .nifti import save_nifti
-from .stack import stack
+from ..errors import EchotrainError
+from ..hdf5 import ImageFile
+from ..image import Image
+from ..nifti import save_nifti
+from ..stack import stack
 
 
 class Output:

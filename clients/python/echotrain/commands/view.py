@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Optional
 
-from .errors import EchotrainError
-from .image import Image
-from .picture import Window, mosaic, shown, window_of
+from ..errors import EchotrainError
+from ..image import Image
+from ..picture import Window, mosaic, shown, window_of
 
 _PAUSE_S = 0.04
 
