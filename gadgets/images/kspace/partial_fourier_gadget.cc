@@ -1,12 +1,14 @@
-#include "gadgets/images/partial_fourier_gadget.h"
+#include "gadgets/images/kspace/partial_fourier_gadget.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/numerics/transforms/partial/partial_fourier.h"
 #include "gadgets/numerics/transforms/partial/window.h"
 #include "gadgets/shared/incoming/meta_notes.h"
@@ -137,31 +139,25 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   emit(std::move(kspace));
 }
 
-void PartialFourierOfImages::start(const protocol::Header& header, Scan& scan) {
-  scan_ = &scan;
-  extent_ = AcquiredExtent(header);
-}
-
-void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>& emit) {
+std::optional<KSpaceChange> PartialFourier::change_of(const CoilImages& images, const AcquiredExtent& extent) const {
   const Frame& frame = *images.frame;
   if (options_.method == "zero_fill" || has_own_unit(frame) || frame.notes.contains("partial_fourier"))
-    return emit(std::move(images));
+    return std::nullopt;
   if (!frame.acquired && frame.source) {
     scan_->warn(
         "partial_fourier completes complex images of a scan whose header has one encoding and says, by its limits, "
-        "what "
-        "was acquired; other images stay as they are");
-    return emit(std::move(images));
+        "what was acquired; other images stay as they are");
+    return std::nullopt;
   }
   if (!frame.acquired) {
     if (!frame.notes.contains("missing_lines"))  // not a Cartesian frame
       throw ClientError("partial_fourier: the image does not say which part of Cartesian k-space was acquired");
     scan_->warn("partial_fourier: a frame without usable lines stays as it is");
-    return emit(std::move(images));
+    return std::nullopt;
   }
   const auto& s = images.data.shape();  // [coil, z, y, x]
   const std::array<std::int64_t, 3> n{s[1], s[2], s[3]};
-  const auto ranges = extent_.of(frame);
+  const auto ranges = extent.of(frame);
   AcquiredBox box;
   for (std::size_t a = 0; a < 3; ++a) {
     box.first[a] = 0;
@@ -175,24 +171,17 @@ void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>
                                            box.first[a] + 1, n[a]);
   }
   const Filling filling = filling_of(options_, box, n, *scan_);
-  if (filling.worst == 3) return emit(std::move(images));
-  numerics::Context& compute = scan_->compute;
-  Array<cfloat> data = compute.allocate<cfloat>(s);
-  const numerics::Shape whole{s[1], s[2], s[3]};
-  numerics::centered_fft(compute, images.data.view(), data.view(), whole, 3, numerics::Direction::forward,
-                         1.0f / static_cast<float>(whole.size()));
+  if (filling.worst == 3) return std::nullopt;
   // The methods need zeros where nothing was acquired; solvers, and the cut of a field of view, leave other values.
   std::array<std::vector<float>, 3> acquired;
   for (std::size_t a = 0; a < 3; ++a)
     for (std::int64_t i = 0; filling.cut[a] && i < n[a]; ++i)
       acquired[a].push_back(i >= box.first[a] && i < box.last[a] ? 1.0f : 0.0f);
-  numerics::multiply_axes(compute, data.view(), acquired);
-  fill(compute, options_, filling, data.view());
-  CoilImages out;
-  out.frame = with_notes(frame, {{"partial_fourier", filling.note}});
-  out.data = compute.allocate<cfloat>(s);
-  numerics::centered_fft(compute, data.view(), out.data.view(), whole, 3, numerics::Direction::inverse, 1);
-  emit(std::move(out));
+  return KSpaceChange{[this, filling, acquired](numerics::DeviceView<cfloat> kspace) {
+                        numerics::multiply_axes(scan_->compute, kspace, acquired);
+                        fill(scan_->compute, options_, filling, kspace);
+                      },
+                      {{"partial_fourier", filling.note}}};
 }
 
 }  // namespace echotrain

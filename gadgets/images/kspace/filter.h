@@ -1,12 +1,13 @@
 // Filter multiplies Cartesian k-space by a window.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/images/acquired_extent.h"
+#include "gadgets/images/kspace/over_kspace.h"
 
 namespace echotrain {
 
@@ -31,32 +32,19 @@ class Filter final : public Gadget<KSpace, KSpace> {
   explicit Filter(Options options);
   void start(const protocol::Header& /*header*/, Scan& scan) override { scan_ = &scan; }
   void process(KSpace&& kspace, const Emit<KSpace>& emit) override;
+  std::optional<KSpaceChange> change_of(const CoilImages& images, const AcquiredExtent& extent) const;
 
  private:
+  /// reach: distances [samples] of the outermost acquired samples from the centre, of z, y, x; no value: no window.
+  KSpaceChange change(const numerics::Shape& n, const std::array<std::optional<double>, 3>& reach) const;
+
   Options options_;
   Scan* scan_ = nullptr;
 };
 
-/// Applies the window to images: each is transformed to k-space, multiplied and transformed back. Widths count to the
-/// outermost sample in Frame::acquired, also where the field of view was cut, or voxels were interpolated; without it,
-/// to the end of the axis. Axes that were not encoded are unchanged, and so are g-factor maps and images in units of
-/// SNR.
-class FilterOfImages final : public Gadget<CoilImages, CoilImages> {
- public:
-  using Options = Filter::Options;
-  static constexpr std::string_view kName = Filter::kName;
-  static constexpr std::string_view kSummary = Filter::kSummary;
-  static Parameters<Options> parameters() { return Filter::parameters(); }
-
-  /// Throws std::invalid_argument for axes other than x, y and z.
-  explicit FilterOfImages(Options options);
-  void start(const protocol::Header& header, Scan& scan) override;
-  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
-
- private:
-  Options options_;
-  AcquiredExtent extent_;
-  Scan* scan_ = nullptr;
-};
+/// Widths count to the outermost sample in Frame::acquired, also where the field of view was cut, or voxels were
+/// interpolated; without it, to the end of the axis. Axes that were not encoded are unchanged, and so are g-factor maps
+/// and images in units of SNR.
+using FilterOfImages = OverKSpace<Filter>;
 
 }  // namespace echotrain

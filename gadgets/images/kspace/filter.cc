@@ -1,12 +1,12 @@
-#include "gadgets/images/filter.h"
+#include "gadgets/images/kspace/filter.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
-#include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/numerics/transforms/partial/window.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
@@ -51,6 +51,16 @@ Parameters<Filter::Options> Filter::parameters() {
 
 Filter::Filter(Options options) : options_(checked(std::move(options))) {}
 
+KSpaceChange Filter::change(const numerics::Shape& n, const std::array<std::optional<double>, 3>& reach) const {
+  std::array<std::vector<float>, 3> factors;
+  for (std::size_t a = 0; a < 3; ++a)
+    if (reach[a]) factors[a] = window_of(options_, a, n[a + 1], *reach[a]);
+  return {[this, factors](numerics::DeviceView<cfloat> kspace) {
+            numerics::multiply_axes(scan_->compute, kspace, factors);
+          },
+          {{"filter", options_.shape}}};
+}
+
 void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   const auto& n = kspace.data.shape();  // [coil, z, y, x]
   std::array<std::int64_t, 3> first{}, last{n[1], n[2], n[3]};
@@ -59,44 +69,29 @@ void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
     first = {lines.first[1], lines.first[0], lines.first_x};
     last = {lines.last[1] + 1, lines.last[0] + 1, lines.last_x};
   }
-  std::array<std::vector<float>, 3> factors;
+  std::array<std::optional<double>, 3> reach;
   for (std::size_t a = 0; a < 3; ++a) {
-    const std::int64_t extent = n[a + 1], center = extent / 2;
-    factors[a] = window_of(options_, a, extent, static_cast<double>(std::max(center - first[a], last[a] - 1 - center)));
+    const std::int64_t center = n[a + 1] / 2;
+    reach[a] = static_cast<double>(std::max(center - first[a], last[a] - 1 - center));
   }
-  numerics::multiply_axes(scan_->compute, kspace.data.view(), factors);
-  kspace.frame = with_notes(*kspace.frame, {{"filter", options_.shape}});
+  const KSpaceChange made = change(n, reach);
+  made.apply(kspace.data.view());
+  kspace.frame = with_notes(*kspace.frame, made.notes);
   emit(std::move(kspace));
 }
 
-FilterOfImages::FilterOfImages(Options options) : options_(checked(std::move(options))) {}
-
-void FilterOfImages::start(const protocol::Header& header, Scan& scan) {
-  scan_ = &scan;
-  extent_ = AcquiredExtent(header);
-}
-
-void FilterOfImages::process(CoilImages&& images, const Emit<CoilImages>& emit) {
-  if (has_own_unit(*images.frame) || are_phases(*images.frame, *scan_, kName)) return emit(std::move(images));
+std::optional<KSpaceChange> Filter::change_of(const CoilImages& images, const AcquiredExtent& extent) const {
+  if (has_own_unit(*images.frame) || are_phases(*images.frame, *scan_, kName)) return std::nullopt;
   const auto& n = images.data.shape();  // [coil, z, y, x]
-  const auto ranges = extent_.of(*images.frame);
-  std::array<std::vector<float>, 3> factors;
+  const auto ranges = extent.of(*images.frame);
+  std::array<std::optional<double>, 3> reach;
   for (std::size_t a = 0; a < 3; ++a) {
-    const auto half = static_cast<double>(n[a + 1] / 2);
-    if (images.frame->acquired && !ranges[a]) continue;
-    factors[a] = window_of(options_, a, n[a + 1], ranges[a] ? std::max(-ranges[a]->first, ranges[a]->last) : half);
+    if (ranges[a])
+      reach[a] = std::max(-ranges[a]->first, ranges[a]->last);
+    else if (!images.frame->acquired)
+      reach[a] = static_cast<double>(n[a + 1] / 2);
   }
-  numerics::Context& compute = scan_->compute;
-  Array<cfloat> kspace = compute.allocate<cfloat>(n);
-  const numerics::Shape whole{n[1], n[2], n[3]};
-  numerics::centered_fft(compute, images.data.view(), kspace.view(), whole, 3, numerics::Direction::forward,
-                         1.0f / static_cast<float>(whole.size()));
-  numerics::multiply_axes(compute, kspace.view(), factors);
-  CoilImages out;
-  out.frame = with_notes(*images.frame, {{"filter", options_.shape}});
-  out.data = compute.allocate<cfloat>(n);
-  numerics::centered_fft(compute, kspace.view(), out.data.view(), whole, 3, numerics::Direction::inverse, 1);
-  emit(std::move(out));
+  return change(n, reach);
 }
 
 }  // namespace echotrain

@@ -1,15 +1,14 @@
 // PartialFourier fills one-sided Cartesian k-space.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/images/acquired_extent.h"
+#include "gadgets/images/kspace/over_kspace.h"
 
 namespace echotrain {
 
@@ -36,33 +35,18 @@ class PartialFourier final : public Gadget<KSpace, KSpace> {
   explicit PartialFourier(Options options) : options_(std::move(options)) {}
   void start(const protocol::Header& /*header*/, Scan& scan) override { scan_ = &scan; }
   void process(KSpace&& kspace, const Emit<KSpace>& emit) override;
+  std::optional<KSpaceChange> change_of(const CoilImages& images, const AcquiredExtent& extent) const;
 
  private:
   Options options_;
   Scan* scan_ = nullptr;
 };
 
-/// Completes complex images, after parallel imaging has filled in the lines within: each is transformed to k-space,
-/// completed and transformed back, coil by coil or as the one combined image. Frame::acquired tells the missing side;
-/// where the image's field of view was cut from the encoded one, the edge is known to about a sample. Magnitudes cannot
-/// be completed: the root of the sum of squares has no phase. Frames that are already complete, g-factor maps and
-/// images in units of SNR pass unchanged. Throws ClientError for frames that do not say what was acquired; a client's
-/// images pass with a warning then.
-class PartialFourierOfImages final : public Gadget<CoilImages, CoilImages> {
- public:
-  using Options = PartialFourier::Options;
-  static constexpr std::string_view kName = PartialFourier::kName;
-  static constexpr std::string_view kSummary = PartialFourier::kSummary;
-  static Parameters<Options> parameters() { return PartialFourier::parameters(); }
-
-  explicit PartialFourierOfImages(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Scan& scan) override;
-  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
-
- private:
-  Options options_;
-  AcquiredExtent extent_;
-  Scan* scan_ = nullptr;
-};
+/// Completes complex images, after parallel imaging has filled in the lines within: coil by coil or as the one combined
+/// image. Frame::acquired tells the missing side; where the image's field of view was cut from the encoded one, the
+/// edge is known to about a sample. Magnitudes cannot be completed: the root of the sum of squares has no phase. Frames
+/// that are already complete, g-factor maps and images in units of SNR pass unchanged. Throws ClientError for frames
+/// that do not say what was acquired; a client's images pass with a warning then.
+using PartialFourierOfImages = OverKSpace<PartialFourier>;
 
 }  // namespace echotrain

@@ -1,4 +1,4 @@
-#include "gadgets/images/acquired_extent.h"
+#include "gadgets/images/kspace/acquired_extent.h"
 
 namespace echotrain {
 
