@@ -54,7 +54,7 @@ struct RealScene {
   protocol::Header header_of() const { return header({.encoded = {nx, ny, 1}, .limits = step_limit(ny)}); }
 };
 
-using PartialFourierGadgetTest = OnBackend;
+using PartialFourierGadgetTest = OnEachBackend;
 
 TEST_P(PartialFourierGadgetTest, OneSideComesFromTheOther) {
   const RealScene scene(18, 25);

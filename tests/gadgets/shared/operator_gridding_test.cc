@@ -10,10 +10,10 @@
 namespace echotrain::testing {
 namespace {
 
-class OperatorGriddingTest : public OnBackend {
+class OperatorGriddingTest : public OnEachBackend {
  protected:
   void SetUp() override {
-    OnBackend::SetUp();
+    OnEachBackend::SetUp();
     if (IsSkipped()) return;
     std::mt19937 random(1);
     std::uniform_real_distribution<double> anywhere(-0.5, 0.5);
