@@ -8,7 +8,7 @@
 
 #include "gadgets/least_squares/coil_maps_gadget.h"
 #include "gadgets/numerics/mri/coils/coil_maps.h"
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 
 namespace echotrain {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "gadgets/shared/operator_cache.h"
+#include "gadgets/shared/cache/operator_cache.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/resources.h"
 

@@ -8,7 +8,7 @@
 #include "gadgets/api/items.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/transforms/nufft/nufft.h"
-#include "gadgets/shared/device_cache.h"
+#include "gadgets/shared/cache/device_cache.h"
 
 namespace echotrain {
 

@@ -12,7 +12,7 @@
 #include "gadgets/numerics/transforms/exact/direct_transform.h"
 #include "gadgets/numerics/transforms/nufft/nufft.h"
 #include "gadgets/numerics/transforms/toeplitz/toeplitz.h"
-#include "gadgets/shared/device_cache.h"
+#include "gadgets/shared/cache/device_cache.h"
 #include "gadgets/shared/store/array_store.h"
 
 namespace echotrain {

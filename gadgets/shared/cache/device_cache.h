@@ -20,7 +20,7 @@
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/progress.h"
-#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/program/scan_environment.h"
 #include "gadgets/shared/store/fair_share_eviction.h"
 
 namespace echotrain {

@@ -1,5 +1,5 @@
 // Plans and trajectories that sessions share.
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -17,8 +17,8 @@
 #include <thread>
 #include <utility>
 
-#include "gadgets/shared/scan_environment.h"
-#include "gadgets/shared/trajectory_store.h"
+#include "gadgets/shared/cache/trajectory_store.h"
+#include "gadgets/shared/program/scan_environment.h"
 #include "tests/support/resources.h"
 
 namespace echotrain {

@@ -9,7 +9,7 @@
 #include "gadgets/api/items.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/mri/espirit/espirit.h"
-#include "gadgets/shared/device_cache.h"
+#include "gadgets/shared/cache/device_cache.h"
 
 namespace echotrain {
 

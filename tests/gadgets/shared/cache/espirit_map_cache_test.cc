@@ -1,5 +1,5 @@
 // ESPIRiT's maps that scans of the same reference lines share.
-#include "gadgets/shared/espirit_map_cache.h"
+#include "gadgets/shared/cache/espirit_map_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "gadgets/shared/operator_cache.h"
+#include "gadgets/shared/cache/operator_cache.h"
 
 #include <fmt/format.h>
 
-#include "gadgets/shared/plan_cache.h"
-#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/cache/plan_cache.h"
+#include "gadgets/shared/program/scan_environment.h"
 
 namespace echotrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "gadgets/shared/espirit_map_cache.h"
+#include "gadgets/shared/cache/espirit_map_cache.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>

@@ -1,4 +1,4 @@
-#include "gadgets/shared/trajectory_store.h"
+#include "gadgets/shared/cache/trajectory_store.h"
 
 #include <algorithm>
 #include <limits>

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "gadgets/shared/operator_cache.h"
+#include "gadgets/shared/cache/operator_cache.h"
 
 namespace echotrain::testing {
 namespace {

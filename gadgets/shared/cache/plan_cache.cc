@@ -1,4 +1,4 @@
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 
 #include <cstring>
 
