@@ -10,7 +10,7 @@
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/numerics/transforms/off_resonance/off_resonance_normal.h"
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 
 namespace echotrain {
 namespace {

@@ -12,9 +12,9 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/transforms/exact/split_adjoint.h"
+#include "gadgets/shared/cache/operator_cache.h"
 #include "gadgets/shared/frame_gridder.h"
 #include "gadgets/shared/measurement.h"
-#include "gadgets/shared/operator_cache.h"
 #include "gadgets/shared/scan_field_map.h"
 
 namespace echotrain {

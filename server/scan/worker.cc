@@ -14,7 +14,7 @@
 #include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/numerics/core/cuda/receive_memory.h"
 #include "gadgets/numerics/core/team/team.h"
-#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/program/scan_environment.h"
 #include "protocol/data/meta.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/wire/codec.h"

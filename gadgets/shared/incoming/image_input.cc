@@ -13,7 +13,7 @@
 #include "gadgets/api/errors.h"
 #include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/incoming/meta_notes.h"
-#include "protocol/data/layout.h"
+#include "protocol/data/pixels.h"
 
 namespace echotrain {
 namespace {

@@ -110,7 +110,7 @@ std::vector<double> depths(const std::vector<double>& ms) {
   return out;
 }
 
-using K0NavigatorTest = OnBackend;
+using K0NavigatorTest = OnEachBackend;
 
 TEST_P(K0NavigatorTest, EveryReadoutIsToldItsBreathHoweverTheScanIsCut) {
   const auto scan = spokes(45000);

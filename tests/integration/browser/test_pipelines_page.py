@@ -2,41 +2,27 @@
 
 import pytest
 
-from browser import Page, open_browser, shots_folder
-from programs import Server
+from browser import TOKEN, guarded_server
 
-TOKEN = "a-token-of-an-administrator"
 GOOD = "echotrain: 1\nname: mine\ndescription: of a test\npipeline:\n  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n"
 ODD = "<img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = open_browser(tmp_path_factory.mktemp("chromium"))
-    yield driver
-    driver.quit()
+@pytest.fixture
+def server(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "odd.yaml").write_text(
+        f"echotrain: 1\nname: odd_one\ndescription: '{ODD}'\npipeline: [noise_adjust, cartesian_kspace, fft, coil_combine, image]\n")  # fmt: skip
+    server = guarded_server(tmp_path, "--pipelines", tmp_path / "own")
+    yield server
+    assert server.stop() == 0
 
 
 @pytest.fixture
-def page(driver, tmp_path):
-    (tmp_path / "server").mkdir()
-    (tmp_path / "own").mkdir()
-    (tmp_path / "tokens").write_text(TOKEN + "\n")
-    (tmp_path / "own" / "odd.yaml").write_text(
-        f"echotrain: 1\nname: odd_one\ndescription: '{ODD}'\npipeline: [noise_adjust, cartesian_kspace, fft, coil_combine, image]\n")  # fmt: skip
-    server = Server(tmp_path / "server", "--backend", "cpu", "--admin-token-file", tmp_path / "tokens",
-                    "--pipelines", tmp_path / "own")  # fmt: skip
-    driver.delete_all_cookies()
-    page = Page(driver, "http://{}:{}/page/".format(*server.admin), shots_folder(tmp_path / "shots"))
-    page.until(lambda: page.text("#server") == "connected", "the connection")
+def page(page):
     page.click("[data-view=pipelines]")
     page.until(lambda: page.text("#pipeline-count"), "the list")
-    yield page
-    found = page.complaints()
-    driver.get("about:blank")  # before the server ends
-    page.complaints()
-    assert server.stop() == 0
-    assert found == []
+    return page
 
 
 def gadgets(page, parent="#pipeline"):

@@ -8,6 +8,17 @@ import time
 
 import pytest
 
+from programs import Server
+
+TOKEN = "a-token-of-an-administrator"
+
+
+def guarded_server(folder, *options):
+    """A server in `folder` whose admin port wants TOKEN of who changes something."""
+    (folder / "server").mkdir()
+    (folder / "tokens").write_text(TOKEN + "\n")
+    return Server(folder / "server", "--backend", "cpu", "--admin-token-file", folder / "tokens", *options)
+
 
 def open_browser(folder):
     """A driver of Selenium, or a skip that says what is missing."""
