@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scans
+from pictures import brain, panel, require_picture
 from programs import BIN, SHIPPED, SOURCE
 from python_client import environment
 
@@ -84,6 +85,8 @@ def test_commands_by_trajectory(tmp_path):
     for name in names:
         images = scans.read_images(tmp_path / name)[1]
         assert len(images) >= 1 and np.isfinite(images).all() and images.std() > 0, name
+        kind, plane = name.removesuffix("_images.h5"), images[-1, 0, images.shape[2] // 2]
+        require_picture(f"steps/by_trajectory_{kind}", panel(plane if kind in ("ball", "stack", "waves") else brain(plane)))
 
 
 def test_every_pipeline_is_in_the_table():
