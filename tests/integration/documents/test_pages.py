@@ -106,6 +106,15 @@ def test_every_pipeline_is_on_the_page_that_chooses():
     assert missing == left_out, "name it there, or here if it is a variant of another one"
 
 
+def test_pages_whose_commands_make_images_show_one():
+    making = re.compile(r"echotrain (?:send|recon) |\breconstruct\(|--png")
+    none = {"troubleshooting.md", "measurements/README.md"}  # commands that fail, and those of benchmarks
+    for page in DOCS.rglob("*.md"):
+        text, name = page.read_text(), page.relative_to(DOCS).as_posix()
+        if name not in none and making.search("".join(re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL))):
+            assert re.search(r"!\[[^\]]+\]\([^)]+\.(?:png|gif)\)", text), f"{name} makes images and shows none"
+
+
 def test_the_translated_configuration_is_right(tmp_path):
     (text,) = boxes("from-gadgetron.md", "yaml")
     (tmp_path / "my_grappa.yaml").write_text(text)

@@ -1,5 +1,7 @@
 """The gallery: every shipped pipeline has a picture of what it makes of a simulated scan, and still makes that."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -182,6 +184,9 @@ def test_a_field_that_is_off(server, scan):
     require_picture("pipelines/spiral_off_resonance", *map(panel, blurred + sharp))
 
 
-def test_every_pipeline_has_a_picture():
+def test_every_pipeline_has_a_picture_that_pages_show():
     shipped = {each.stem for each in SHIPPED.glob("*.yaml")}
     assert {each.stem for each in FOLDER.glob("*.png")} == shipped
+    for page in ("gallery.md", "which-pipeline.md"):
+        shown = set(re.findall(r"!\[(\w+)\]\(pictures/pipelines/\1\.png\)", (SOURCE / "docs" / page).read_text()))
+        assert shown == shipped, page
