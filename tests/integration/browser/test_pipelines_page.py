@@ -41,10 +41,14 @@ def test_list_and_graph(page):
     """The shipped pipelines are there; one of them shows its gadgets with types, parameters, branches and its text."""
     names = page.script("return [...document.querySelectorAll('[data-pipeline]')].map((e) => e.dataset.pipeline)")
     assert {"cartesian_2d", "grasp_2d", "radial_realtime"} <= set(names)
+    drawn = "return [...document.querySelectorAll('#pipeline-list img')].filter((e) => e.naturalWidth > 0).length"
+    page.until(lambda: page.script(drawn) >= 3, "pictures of those that are in the window")
+    page.shot("pipelines")
     field = page.driver.find_element("css selector", "#pipeline-filter")
     field.send_keys("grasp_2")
     page.until(lambda: page.text("#pipeline-count") == "1 pipeline", "what was looked for")
     page.click("[data-pipeline=grasp_2d]")
+    page.until(lambda: page.script("return document.querySelector('#pipeline img')?.naturalWidth") == 128, "its picture")
     page.until(lambda: page.text("#pipeline-name") == "grasp_2d", "the pipeline")
     shown = gadgets(page)
     assert shown == ["noise_adjust", "density_compensation", "fhd", "coil_maps", "regularised", "image"]
@@ -63,7 +67,7 @@ def test_list_and_graph(page):
     page.click("#pipeline-list li:not([hidden]) button")
     page.until(lambda: page.text("#pipeline-name") == "odd_one", "the odd pipeline")
     assert page.text("#pipeline p") == ODD
-    assert page.script("return document.querySelectorAll('main img').length") == 0
+    assert page.script("return document.querySelectorAll('main img[onerror], #pipeline img').length") == 0
 
 
 def test_a_text_is_checked(page):
@@ -77,7 +81,7 @@ def test_a_text_is_checked(page):
     assert place == [True, GOOD.index("noise_adjust")]
     page.shot("mistake")
     assert ODD in check(page, GOOD.replace("noise_adjust", f'"{ODD}"'))
-    assert page.script("return document.querySelectorAll('main img').length") == 0
+    assert page.script("return document.querySelectorAll('main img[onerror], #pipeline img').length") == 0
     assert "at most 256 KiB" in check(page, GOOD + "#" * (256 << 10))
     # Who is logged in is asked for the word that the page knows.
     page.driver.find_element("css selector", "#login input").send_keys(TOKEN + "\n")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from programs import Server
+from programs import SOURCE, Server
 
 TOKEN = "a-token-of-an-administrator"
 
@@ -81,7 +81,7 @@ class Page:
             order.update(clip=clip, captureBeyondViewport=True)
         data = base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", order)["data"])
         assert len(data) <= 150 << 10, f"{name}.png has {len(data)} bytes"
-        (pathlib.Path(folder) / f"{name}.png").write_bytes(data)
+        (SOURCE / folder / f"{name}.png").write_bytes(data)
 
     def require_accessible(self):
         """Contrast, names of controls, structure: axe-core finds nothing wrong by its rules of WCAG 2.0 A and AA."""

@@ -7,8 +7,8 @@
 namespace echotrain::server {
 
 struct PageFile {
-  std::string_view name;  ///< "main.js"
-  std::string_view text;
+  std::string_view name;  ///< "main.js"; a shipped pipeline's picture: the SHA-256 of its text in hex, and ".png"
+  std::string_view bytes;
 };
 
 /// Returns all of them; CMake makes the source.
