@@ -22,6 +22,8 @@ std::shared_ptr<const Frame> of_series(const Frame& frame, std::uint16_t series)
 
 }  // namespace
 
+UnmixedOptions::UnmixedOptions() = default;
+
 UnmixedFramesOptions::UnmixedFramesOptions(std::string_view gadget, const UnmixedOptions& options)
     : name(gadget),
       transform(options.otherwise == "transform"),

@@ -18,6 +18,7 @@ namespace echotrain {
 
 /// The options that both gadgets have; add_unmixed_parameters() explains them.
 struct UnmixedOptions {
+  UnmixedOptions();  // not inline: GCC 12 would take a base's string for uninitialised
   std::string otherwise = "refuse";
   bool g_factor = false, snr_units = false;
 };
