@@ -344,7 +344,7 @@ recon = ["base"]
         ("gadgets/numerics/core/cuda/stream.cc", '#include "gadgets/numerics/core/array.h"'),
         ("gadgets/images/scale.cc", '#include "gadgets/images/orient.h"\n#include "gadgets/api/gadget.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/data/messages.h"\n#include "gadgets/shared/measurement.h"'),
-        ("gadgets/steps/step_exchange.cc", '#include "protocol/wire/codec.h"\n#include "gadgets/shared/scan_environment.h"'),
+        ("gadgets/steps/step_exchange.cc", '#include "protocol/wire/codec.h"\n#include "gadgets/shared/program/scan_environment.h"'),
         ("gadgets/builtin/images.cc", '#include "gadgets/images/scale.h"\n#include "gadgets/api/registry.h"'),
         ("server/session/session.cc", '#include "server/net/transport.h"\n#include "gadgets/engine/pipeline.h"'),
         ("server/main.cc", '#include "server/session/session.h"\n#include "server/server.h"'),

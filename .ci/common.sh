@@ -75,29 +75,25 @@ compile() {
   cmake --build "$folder" -j "$(nproc)" "$@"
 }
 
-# count_tests LOG RETRIED: what became of the tests of a ctest run, apart. ctest itself counts what was skipped as passed.
-count_tests() {
-  awk -v retried="$2" '
-    !/^ *[0-9]+\/[0-9]+ Test +#/ { next }
-    / Passed +[0-9.]+ sec/ { ++passed; next }
-    /\*\*\*Skipped/ { ++skipped; if (/[Cc]uda/) ++gpu; next }
-    { ++failed }
-    END {
-      printf "== of %d tests %d passed, %d were skipped (%d of these need a GPU), %d failed at first, %d of these passed when tried again\n",
-        passed + skipped + failed, passed, skipped, gpu, failed, retried
-    }' "$1"
-}
+# count_tests FOLDER RETRIED: what became of the tests of a run; fails where some are lost. ctest counts what was skipped as passed.
+count_tests() { python3 "$root/.ci/count_tests.py" "$@"; }
+
+# Arguments of ctest: all tests that do not take minutes, programs in parts (tests/CMakeLists.txt).
+whole=(-C whole -LE '^(long|single)$')
 
 # run_tests_in FOLDER [CTEST ARGUMENT...]: two tests at a time that compute, or up to four that wait (their PROCESSORS, in
 # tests/CMakeLists.txt). Where all of a few failures are of tests with the label "timing", and of GoogleTest's each assertion is one
 # with kMatterOfTime, these run again alone, at most twice each: a busy machine moves bounds in seconds. Everything else that fails
-# stands at once: wrong texts, sums and bits, a crash, a hang, a sanitizer's report.
+# stands at once: wrong texts, sums and bits, a crash, a hang, a sanitizer's report. "-C whole" before other arguments: all tests, in
+# as few processes as there may be.
 run_tests_in() {
-  local folder=$1 log=$1/Testing/first.log failed others most=5
+  local folder=$1 log=$1/Testing/first.log failed others most=5 kind=()
   shift
+  if [ "${1:-}" = -C ]; then kind=(-C "$2"); fi
   mkdir -p "$folder/Testing"
+  rm -f "$folder"/tests/results/*.xml # those of the run before must not pass for this one's
   if ctest --test-dir "$folder" --output-on-failure -j4 "$@" 2>&1 | tee "$log"; then
-    count_tests "$log" 0
+    count_tests "$folder" 0
     return
   fi
   failed=$(sed -n 's/^[0-9]*://p' "$folder/Testing/Temporary/LastTestsFailed.log" 2>/dev/null || true)
@@ -105,14 +101,14 @@ run_tests_in() {
   if [ -z "$failed" ] || [ -n "$others" ] || [ "$(wc -l <<<"$failed")" -gt "$most" ] ||
     grep -qE '\*\*\*(Exception|Not Run|Timeout)|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error: |^no matter of time: ' "$log" ||
     [ "$(grep -c ': Failure$' "$log")" -gt "$(grep -c '^a matter of time: ' "$log")" ]; then
-    count_tests "$log" 0
+    count_tests "$folder" 0 || true
     return 1
   fi
   say "failed beside other tests; now alone: ${failed//$'\n'/, }"
-  if ! ctest --test-dir "$folder" --output-on-failure --rerun-failed --repeat until-pass:2; then
-    count_tests "$log" 0
+  if ! ctest --test-dir "$folder" --output-on-failure "${kind[@]}" --rerun-failed --repeat until-pass:2; then
+    count_tests "$folder" 0 || true
     return 1
   fi
   say "passed alone, after a failure beside other tests: ${failed//$'\n'/, }"
-  count_tests "$log" "$(wc -l <<<"$failed")"
+  count_tests "$folder" "$(wc -l <<<"$failed")"
 }

@@ -47,7 +47,7 @@ install(DIRECTORY config/pipelines DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrai
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md docs/*.png docs/*.gif)
 list(FILTER documents EXCLUDE REGEX "/stream\\.gif$")  # large, and only the README on the web shows it
 install(FILES README.md ${documents} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)
-install(DIRECTORY docs/operations docs/plugin docs/client docs/tutorials DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)
+install(DIRECTORY docs/operations docs/pictures docs/plugin docs/client docs/tutorials DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain RENAME copyright COMPONENT programs)
 
 # Libraries of every Linux host, and of every CUDA host, stay out of the archive.

@@ -4,31 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "gadgets/numerics/core/memory_budget.h"
-
 namespace echotrain {
-
-namespace {
-// Includes the allocator's overhead, and nodes of gadgets' maps.
-constexpr std::uint64_t kBytesOfFrame = sizeof(Frame) + sizeof(protocol::Image) + 1024;
-}  // namespace
-
-FrameShare::FrameShare(std::shared_ptr<numerics::MemoryAccount> account) : account_(std::move(account)) {
-  if (account_) account_->take(kBytesOfFrame);
-}
-
-FrameShare::FrameShare(const FrameShare& other) noexcept : account_(other.account_) {
-  if (account_) account_->add(kBytesOfFrame);
-}
-
-FrameShare& FrameShare::operator=(FrameShare other) noexcept {
-  account_.swap(other.account_);
-  return *this;
-}
-
-FrameShare::~FrameShare() {
-  if (account_) account_->give(kBytesOfFrame);
-}
 
 std::shared_ptr<const Frame> with_notes(const Frame& frame, const std::map<std::string, std::string>& notes) {
   const auto changed = std::make_shared<Frame>(frame);

@@ -46,22 +46,6 @@ struct Arrival {
   std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
 };
 
-/// Counts a frame's memory besides arrays: itself, the head of its message, its places in gadgets. A copy counts as
-/// much again, so gadgets may hold frames as long as they like.
-class FrameShare {
- public:
-  FrameShare() = default;
-  /// Throws numerics::OverBudget where that does not fit. `account` may be null; then nothing is counted.
-  explicit FrameShare(std::shared_ptr<numerics::MemoryAccount> account);
-  FrameShare(const FrameShare& other) noexcept;  ///< counts even if it does not fit; then the next array is refused
-  FrameShare(FrameShare&& other) noexcept = default;
-  FrameShare& operator=(FrameShare other) noexcept;
-  ~FrameShare();
-
- private:
-  std::shared_ptr<numerics::MemoryAccount> account_;
-};
-
 /// The facts about a frame; they travel with everything made from it. No gadget changes a frame that it was given: to
 /// add something, it passes on a changed copy. The opener of a frame counts its readouts until `last` is passed on.
 struct Frame {
@@ -85,7 +69,6 @@ struct Frame {
   std::map<std::string, std::string> notes;
   /// The message that a client's image came in, without its pixels; null for images made of readouts.
   std::shared_ptr<const protocol::Image> source;
-  FrameShare share;  ///< set by the opener of the frame
 };
 
 /// Copies a frame with more facts; a fact of the same name is replaced.

@@ -69,17 +69,11 @@ void AcsReinsertion::start(const protocol::Header& header, const std::vector<Car
   using From = ReferenceOptions::From;
   scan_ = &scan;
   spaces_ = spaces;
-  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (std::size_t e = 0; e < spaces.size(); ++e) {
     const bool embedded = options.calibration == From::embedded ||
                           (options.calibration != From::separate && header.encodings[e].calibration_mode == "embedded");
     wanted_.push_back(options.put_back && embedded && spaces[e].accelerated());
   }
-}
-
-void AcsReinsertion::forget(std::map<FrameKey, Kept>::iterator kept) {
-  paid_->set(paid_->bytes() - kept->second.bytes);
-  kept_.erase(kept);
 }
 
 void AcsReinsertion::keep(const Readouts& readouts) {
@@ -93,14 +87,11 @@ void AcsReinsertion::keep(const Readouts& readouts) {
     if (at == kept_.end()) {
       for (auto old = kept_.begin(); old != kept_.end();) {
         const auto next = std::next(old);
-        if (old->first.encoding == encoding && repetitions_between(old->first, key) > 1) forget(old);
+        if (old->first.encoding == encoding && repetitions_between(old->first, key) > 1) kept_.erase(old);
         old = next;
       }
       at = kept_.try_emplace(key).first;
     }
-    const std::uint64_t bytes = (end - begin) * sizeof(protocol::AcquisitionHeader) + sizeof(Readouts) + sizeof(Kept);
-    paid_->grow_to(paid_->bytes() + bytes);
-    at->second.bytes += bytes;
     at->second.readouts.push_back(part_of(readouts, begin, end));
   }
 }
@@ -110,13 +101,13 @@ std::int64_t AcsReinsertion::give(const Frame& frame, const CartesianSpace& spac
   const FrameKey key = frame_of(frame.reference);
   for (auto at = kept_.begin(); at != kept_.end();) {
     const auto next = std::next(at);
-    if (same_but_repetition(at->first, key) && repetitions_between(at->first, key) > 0) forget(at);
+    if (same_but_repetition(at->first, key) && repetitions_between(at->first, key) > 0) kept_.erase(at);
     at = next;
   }
   const auto at = kept_.find(key);
   if (at == kept_.end()) return 0;
   const std::vector<Readouts> mine = std::move(at->second.readouts);
-  forget(at);
+  kept_.erase(at);
   const auto range = samples.range();
   if (range[0] == range[1]) return 0;
   const std::vector<std::uint8_t> brought = rows_with(hits);

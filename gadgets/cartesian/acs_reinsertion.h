@@ -42,15 +42,12 @@ class AcsReinsertion {
  private:
   struct Kept {
     std::vector<Readouts> readouts;
-    std::uint64_t bytes = 0;  // memory of heads
   };
-  void forget(std::map<FrameKey, Kept>::iterator kept);
 
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
   std::vector<bool> wanted_;  // per encoding
   std::map<FrameKey, Kept> kept_;
-  std::unique_ptr<numerics::MemoryShare> paid_;  // for heads
 };
 
 }  // namespace echotrain

@@ -37,8 +37,6 @@ void CartesianKSpace::finish(End how, const Emit<KSpace>& emit) { frames_.finish
 void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.data) {
-    buffer.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
-    buffer.paid->grow_to(static_cast<std::uint64_t>(space.rows()) * sizeof(std::int32_t));
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
     buffer.data = scan_->compute.zeros<cfloat>({coils, space.rows(), space.matrix[0]});
   }

@@ -41,7 +41,6 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
     Array<cfloat> data;              // [coil, z * y, x]
     std::vector<std::int32_t> hits;  // per line: how often it came
     SampleRange samples;
-    std::unique_ptr<numerics::MemoryShare> paid;  // for hits
   };
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);

@@ -41,8 +41,6 @@ void HybridLines::add(const Readouts& readouts) {
   if (readouts.heads.empty()) return;
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.half) {
-    buffer.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
-    buffer.paid->grow_to(static_cast<std::uint64_t>(space.rows()) * sizeof(std::int32_t));
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
     buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
   }

@@ -43,7 +43,6 @@ class HybridLines {
     SampleRange samples;
     std::int64_t readouts = 0;
     bool foretold = false;
-    std::unique_ptr<numerics::MemoryShare> paid;  // for hits
   };
   numerics::LineGeometry geometry(const CartesianSpace& space) const;
   void transform(Buffer& buffer, const CartesianSpace& space, numerics::DeviceView<const cfloat> readouts,

@@ -9,7 +9,7 @@
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/numerics/mri/coils/coil_regions.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
-#include "gadgets/shared/espirit_map_cache.h"
+#include "gadgets/shared/cache/espirit_map_cache.h"
 
 namespace echotrain {
 namespace {

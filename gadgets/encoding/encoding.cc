@@ -65,8 +65,8 @@ std::shared_ptr<const MaskedSampling> MaskedSamplingRequest::make(numerics::Cont
   // One weight for a row suffices if none of its samples lie outside the transform.
   const bool of_rows = whole_rows && p[2] >= n[2];
   const std::int64_t columns = of_rows ? 1 : n[2];
-  numerics::MemoryShare paid(context.account());
-  paid.grow_to(static_cast<std::uint64_t>(n[0] * n[1] * columns) * sizeof(float));
+  numerics::MemoryShare(context.account())
+      .grow_to(static_cast<std::uint64_t>(n[0] * n[1] * columns) * sizeof(float));  // makes room for it
   std::vector<float> weights(static_cast<std::size_t>(n[0] * n[1] * columns));
   const auto fits = [&](std::int64_t i, std::size_t a) { return numerics::MaskedFourier::fits(i, n[a], p[a]); };
   for (std::int64_t z = 0; z < n[0]; ++z) {

@@ -9,7 +9,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/inverse/encoding/masked_fourier.h"
-#include "gadgets/shared/device_cache.h"
+#include "gadgets/shared/cache/device_cache.h"
 
 namespace echotrain {
 

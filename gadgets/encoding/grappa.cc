@@ -8,17 +8,12 @@ namespace echotrain {
 namespace {
 
 UnmixedFramesOptions frames_options(const Grappa::Options& options) {
-  UnmixedFramesOptions out;
-  out.name = Grappa::kName;
+  UnmixedFramesOptions out(Grappa::kName, options);
   out.weights.kernel.kernel_x = options.kernel_x;
   out.weights.kernel.kernel_y = options.kernel_y;
   out.weights.kernel.kernel_z = options.kernel_z;
   out.weights.kernel.regularization = options.regularization;
   out.weights.coil_images = options.output == "coils";
-  out.weights.noise = options.g_factor || options.snr_units;
-  out.transform = options.otherwise == "transform";
-  out.g_factor = options.g_factor;
-  out.snr_units = options.snr_units;
   out.notes = {{"grappa_kernel", fmt::format("{}x{}x{}", options.kernel_x, options.kernel_y, options.kernel_z)},
                {"grappa_regularization", fmt::format("{:g}", options.regularization)}};
   if (out.weights.coil_images && out.weights.noise)
@@ -29,29 +24,24 @@ UnmixedFramesOptions frames_options(const Grappa::Options& options) {
 }  // namespace
 
 Parameters<Grappa::Options> Grappa::parameters() {
-  return Parameters<Options>()
-      .integer("kernel_x", &Options::kernel_x, 1, 15, "extent of the kernel along each line")
-      .unit("samples")
-      .integer("kernel_y", &Options::kernel_y, 1, 8,
-               "acquired lines that predict a missing one, in each plane; one less where it lies on an acquired one's "
-               "place")
-      .integer("kernel_z", &Options::kernel_z, 1, 8, "the same for planes of volumes, where planes are left out")
-      .number("regularization", &Options::regularization, 0, 1,
+  return add_unmixed_parameters(
+      Parameters<Options>()
+          .integer("kernel_x", &Options::kernel_x, 1, 15, "extent of the kernel along each line")
+          .unit("samples")
+          .integer(
+              "kernel_y", &Options::kernel_y, 1, 8,
+              "acquired lines that predict a missing one, in each plane; one less where it lies on an acquired one's "
+              "place")
+          .integer("kernel_z", &Options::kernel_z, 1, 8, "the same for planes of volumes, where planes are left out")
+          .number(
+              "regularization", &Options::regularization, 0, 1,
               "Tikhonov's weight in the fit, as a share of the mean of the matrix's diagonal; with more equations than "
               "unknowns it is less, by the cube of their ratio")
-      .choice("output", &Options::output, {"combined", "coils"},
-              "combined: one image, joined by maps from the reference lines. coils: one image channel per coil")
-      .choice("otherwise", &Options::otherwise, {"refuse", "transform"},
-              "of frames without acceleration, reference lines or a regular pattern. refuse: they give no image, and a "
-              "warning says why. transform: what came is transformed as it is, and joined by root sum of squares, or "
-              "given as coils; the warning says why, and that images alias")
-      .flag("g_factor", &Options::g_factor,
-            "true: also maps of the g-factor, as a series of their own, one for each set of weights")
-      .flag("snr_units", &Options::snr_units,
-            "true: each image also in units of the noise's standard deviation, as a series of its own; noise_adjust "
-            "must have whitened the data");
+          .choice("output", &Options::output, {"combined", "coils"},
+                  "combined: one image, joined by maps from the reference lines. coils: one image channel per coil"),
+      ", or given as coils");
 }
 
-Grappa::Grappa(const Options& options) : frames_(frames_options(options)) {}
+Grappa::Grappa(const Options& options) : UnmixedFrames(frames_options(options)) {}
 
 }  // namespace echotrain

@@ -15,14 +15,12 @@ namespace echotrain {
 /// space, and rows at the edges of k-space, where these are wrong, are corrected. Or it gives the images of all coils,
 /// by the kernels themselves. Acquired lines keep their values; reference lines that came with a frame serve its image,
 /// too. K-space beyond the outermost lines stays 0.
-class Grappa final : public Gadget<KSpace, CoilImages>, public HybridFrameImages {
+class Grappa final : public UnmixedFrames {
  public:
-  struct Options {
+  struct Options : UnmixedOptions {
     std::int64_t kernel_x = 5, kernel_y = 4, kernel_z = 4;
     double regularization = numerics::GrappaOptions{}.regularization;
     std::string output = "combined";
-    std::string otherwise = "refuse";
-    bool g_factor = false, snr_units = false;
   };
   static constexpr std::string_view kName = "grappa";
   static constexpr std::string_view kSummary =
@@ -31,13 +29,6 @@ class Grappa final : public Gadget<KSpace, CoilImages>, public HybridFrameImages
 
   /// Throws std::invalid_argument for g-factors of coil images.
   explicit Grappa(const Options& options);
-  void start(const protocol::Header& header, Scan& scan) override { frames_.start(header, scan); }
-  void process(KSpace&& kspace, const Emit<CoilImages>& emit) override { frames_.process(std::move(kspace), emit); }
-  void prepare(const HybridFrame& expected) override { frames_.prepare(expected); }
-  void process(HybridFrame&& frame, const Emit<CoilImages>& emit) override { frames_.process(std::move(frame), emit); }
-
- private:
-  UnmixedFrames frames_;
 };
 
 }  // namespace echotrain

@@ -22,6 +22,16 @@ std::shared_ptr<const Frame> of_series(const Frame& frame, std::uint16_t series)
 
 }  // namespace
 
+UnmixedOptions::UnmixedOptions() = default;
+
+UnmixedFramesOptions::UnmixedFramesOptions(std::string_view gadget, const UnmixedOptions& options)
+    : name(gadget),
+      transform(options.otherwise == "transform"),
+      g_factor(options.g_factor),
+      snr_units(options.snr_units) {
+  weights.noise = g_factor || snr_units;
+}
+
 void UnmixedFrames::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   weights_.start(scan);

@@ -19,23 +19,10 @@ void refuse_more_frames(std::size_t open) {
 }
 
 namespace {
-// The memory of an open frame and of its entries in the maps here: their sizes, and what the allocator adds to each.
 constexpr std::size_t kMostSpareBytes = 1 << 20;  // largest table of a frame's lines that is kept
-constexpr std::uint64_t kBytesOfOpenFrame = sizeof(OpenFrame) + 512;
 }  // namespace
 
-void OpenFrames::start(Scan& scan) {
-  scan_ = &scan;
-  paid_ = std::make_shared<numerics::MemoryShare>(scan.compute.account());
-}
-
-// Pays for several frames ahead, so that few frames need a look at the account.
-void OpenFrames::pay() {
-  constexpr std::uint64_t kAhead = 64;
-  const std::uint64_t bytes = (open_.size() + kAhead) / kAhead * kAhead * kBytesOfOpenFrame;
-  paid_->grow_to(bytes);
-  if (paid_->bytes() > 2 * bytes) paid_->set(bytes);
-}
+void OpenFrames::start(Scan& scan) { scan_ = &scan; }
 
 OpenFrames::Place OpenFrames::place_of(const OpenFrame& frame) {
   return {frame.key.encoding, frame.key.repetition, frame.frame->id};
@@ -44,9 +31,7 @@ OpenFrames::Place OpenFrames::place_of(const OpenFrame& frame) {
 OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHeader& head) {
   if (OpenFrame* const known = look_up(key)) return *known;
   refuse_more_frames(open_.size());
-  pay();
   auto frame = std::make_shared<Frame>();
-  frame->share = FrameShare(scan_->compute.account());
   frame->id = next_id_++;
   frame->key = key;
   frame->reference = head;
@@ -80,7 +65,6 @@ void OpenFrames::close(const FrameKey& key, const EmitReadouts& emit) {
   found_ = nullptr;
   places_.erase(place_of(frame));
   waiting_.erase(frame.key);
-  pay();
   if (frame.lines.bytes() <= kMostSpareBytes) {
     frame.lines.clear();
     spare_lines_.emplace(std::move(frame.lines));
@@ -121,7 +105,6 @@ void OpenFrames::clear() {
   places_.clear();
   waiting_.clear();
   waiting_bytes_ = 0;
-  if (paid_) paid_->set(0);
 }
 
 std::vector<FrameKey> OpenFrames::keys() const {

@@ -79,7 +79,6 @@ class OpenFrames {
   using Place = std::tuple<std::uint16_t, std::uint16_t, std::uint64_t>;  // encoding, repetition, the frame's id
 
   void flush(OpenFrame& frame, bool last, const EmitReadouts& emit);
-  void pay();
   OpenFrame* look_up(const FrameKey& key);
   LineSet no_lines();
   static Place place_of(const OpenFrame& frame);
@@ -92,8 +91,7 @@ class OpenFrames {
   std::size_t waiting_bytes_ = 0;             // bytes of their samples
   std::vector<protocol::Acquisition> spare_;  // empty; its memory is for readouts that wait
   std::optional<LineSet> spare_lines_;        // empty; its memory is for the next frame
-  std::shared_ptr<numerics::MemoryShare> paid_;
-  Instant taken_{};  // time at which the pushed batch was taken
+  Instant taken_{};                           // time at which the pushed batch was taken
   std::uint64_t next_id_ = 0;
 };
 

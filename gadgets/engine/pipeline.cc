@@ -275,7 +275,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional
   impl_->counts.readouts += readouts.size();
   impl_->scan->behind = waiting.value_or(0) > 0;
   if (readouts.empty()) {
-    // For gadgets that have results (gadgets/shared/scan_environment.h), or when all of a batch was left out.
+    // For gadgets that have results (gadgets/shared/program/scan_environment.h), or when all of a batch was left out.
     impl_->flush();
   } else if (impl_->plan->spec().input == config::Input::images) {
     impl_->scan->warn(

@@ -39,7 +39,7 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
     return;
   }
   if (first) {
-    window.frame = next_of(scan, key, window, next_id);
+    window.frame = next_of(key, window, next_id);
     note_dropped(scan, *window.frame);
   }
   const std::shared_ptr<Frame> frame = window.frame;
@@ -73,10 +73,8 @@ void WindowFrames::leave_out(Scan& scan, Window& window, std::uint64_t& next_id)
 }
 
 /// Makes the window's next position. Its repetition is that of its last readout, which is not known yet.
-std::shared_ptr<Frame> WindowFrames::next_of(Scan& scan, const FrameKey& key, Window& window,
-                                             std::uint64_t& next_id) const {
+std::shared_ptr<Frame> WindowFrames::next_of(const FrameKey& key, Window& window, std::uint64_t& next_id) const {
   auto frame = std::make_shared<Frame>();
-  frame->share = FrameShare(scan.compute.account());
   frame->id = next_id++;
   frame->key = key;
   frame->reference = window.readouts.front();

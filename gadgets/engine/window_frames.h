@@ -49,7 +49,7 @@ class WindowFrames {
   };
 
   void leave_out(Scan& scan, Window& window, std::uint64_t& next_id) const;
-  std::shared_ptr<Frame> next_of(Scan& scan, const FrameKey& key, Window& window, std::uint64_t& next_id) const;
+  std::shared_ptr<Frame> next_of(const FrameKey& key, Window& window, std::uint64_t& next_id) const;
 
   std::int64_t readouts_, stride_;
   std::map<FrameKey, Window> windows_;

@@ -10,13 +10,11 @@
 #include "gadgets/numerics/core/layout/rearrange.h"
 #include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
-#include "gadgets/shared/readout_overhead.h"
 
 namespace echotrain {
 namespace {
 
-constexpr std::int64_t kFewest = 12;         // the fewest reference lines: those that kernels of R = 2 need in 8 coils
-constexpr std::uint64_t kBytesOfNode = 128;  // the most that maps and sets need for a line beside its data
+constexpr std::int64_t kFewest = 12;  // the fewest reference lines: those that kernels of R = 2 need in 8 coils
 
 /// Cuts out readouts begin to end, which share the memory of all.
 Array<cfloat> part_of(const Array<cfloat>& all, std::size_t begin, std::size_t end) {
@@ -39,17 +37,13 @@ DualPolarity::Slice slice_of(const protocol::AcquisitionHeader& head) {
 
 }  // namespace
 
-DualPolarity::DualPolarity(Scan& scan)
-    : scan_(&scan), paid_(std::make_unique<numerics::MemoryShare>(scan.compute.account())) {}
+DualPolarity::DualPolarity(Scan& scan) : scan_(&scan) {}
 
 void DualPolarity::learn(Readouts&& references, const std::vector<bool>& reversed, const Emit<Readouts>& emit) {
   for (std::size_t i = 0; i < references.heads.size(); ++i) {
     State& state = states_[slice_of(references.heads[i])];
     const std::uint16_t line = references.heads[i].idx.kspace_encode_step_1;
-    if (!reversed[i] && !state.forward.contains(line)) {
-      paid_->grow_to(paid_->bytes() + kBytesOfNode);
-      state.forward.insert(line);
-    }
+    if (!reversed[i]) state.forward.insert(line);
     if (!state.decided) copy(state, {line, reversed[i]}, references, i);
   }
   const auto alike = [&](std::size_t a, std::size_t b) {
@@ -62,7 +56,6 @@ void DualPolarity::learn(Readouts&& references, const std::vector<bool>& reverse
       emit(std::move(stretch));
       continue;
     }
-    paid_->grow_to(paid_->bytes() + overhead_bytes(stretch));
     kept_[references.heads[begin].idx.slice].push_back(std::move(stretch));
   }
 }
@@ -71,10 +64,6 @@ void DualPolarity::learn(Readouts&& references, const std::vector<bool>& reverse
 void DualPolarity::copy(State& state, const std::pair<std::uint16_t, bool>& line, const Readouts& from, std::size_t i) {
   const std::int64_t coils = from.data.shape()[1], samples = from.data.shape()[2];
   const auto [at, is_new] = state.references.try_emplace(line);
-  if (is_new) {
-    paid_->grow_to(paid_->bytes() + kBytesOfNode);
-    state.bytes += kBytesOfNode;
-  }
   HostArray<cfloat>& to = at->second;
   if (is_new || !(to.shape() == numerics::Shape{coils, samples})) {
     if (!is_new) scan_->compute.synchronize();  // it may still be written to
@@ -91,7 +80,6 @@ void DualPolarity::release(std::optional<std::uint16_t> slice, const Emit<Readou
     const std::vector<Readouts> kept = std::move(at->second);
     kept_.erase(at);
     for (const Readouts& each : kept) {
-      paid_->set(paid_->bytes() - overhead_bytes(each));
       const std::set<std::uint16_t>& forward = states_[slice_of(each.heads.front())].forward;
       for (std::size_t i = 0; i < each.heads.size(); ++i)
         if (!forward.contains(each.heads[i].idx.kspace_encode_step_1)) emit(stretch_of(each, i, i + 1));
@@ -117,8 +105,6 @@ void DualPolarity::decide(State& state, const Slice& slice) {
         "without a gap",
         slice.second, why_not, kFewest));
   state.references.clear();
-  paid_->set(paid_->bytes() - state.bytes);
-  state.bytes = 0;
 }
 
 /// Makes blocks from the longest run of lines that came in both polarities. Returns why there are none; empty if there

@@ -50,7 +50,6 @@ class DualPolarity {
     bool decided = false, usable = false;
     std::vector<numerics::PolarityLine> lines;  // lines that the kernels serve
     numerics::DualPolarityKernels kernels;
-    std::uint64_t bytes = 0;
   };
 
   void copy(State& state, const std::pair<std::uint16_t, bool>& line, const Readouts& from, std::size_t i);
@@ -60,7 +59,6 @@ class DualPolarity {
   Scan* scan_;
   std::map<Slice, State> states_;
   std::map<std::uint16_t, std::vector<Readouts>> kept_;  // reversed references, by idx.slice
-  std::unique_ptr<numerics::MemoryShare> paid_;
 };
 
 }  // namespace echotrain

@@ -13,10 +13,6 @@ using numerics::cdouble;
 
 constexpr std::size_t kMostOfShot = 4;  // more lines are a separate scan, taken at another time than the images
 
-std::uint64_t bytes_of(const numerics::Navigators& lines) {
-  return static_cast<std::uint64_t>(lines.coils * lines.n) * lines.profiles.size() * sizeof(cdouble);
-}
-
 std::vector<cdouble> sum_over_coils(const std::vector<cdouble>& products, std::int64_t coils) {
   const std::size_t n = products.size() / static_cast<std::size_t>(coils);
   std::vector<cdouble> out(n);
@@ -80,11 +76,6 @@ void EchoTrain::add(const protocol::AcquisitionHeader& head, std::vector<cdouble
   set_.reversed.push_back(is_reversed(head));
   changed_ = true;
   used_ = false;
-}
-
-std::uint64_t EchoTrain::most_bytes() const {
-  const std::uint64_t first = bytes_of(first_[0]), other = bytes_of(first_[1]), now = bytes_of(set_);
-  return now + std::max(first, now) + (other > 0 ? std::max(other, now) : 0);
 }
 
 std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options, std::size_t excited) {

@@ -37,8 +37,6 @@ class EchoTrain {
   std::int64_t coils() const { return set_.coils; }
   std::int64_t points() const { return set_.n; }
   std::size_t lines() const { return set_.profiles.size(); }
-  /// Bytes of the kept lines; a first set may become a copy of the latest.
-  std::uint64_t most_bytes() const;
   bool mirrored() const { return numerics::looks_mirrored(set_); }
 
   /// True if navigators came since the last call of odd_even().

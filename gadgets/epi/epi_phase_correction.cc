@@ -8,7 +8,6 @@
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/numerics/mri/epi/ghost_search.h"
 #include "gadgets/shared/epi_lines.h"
-#include "gadgets/shared/readout_overhead.h"
 #include "protocol/data/epi_description.h"
 
 namespace echotrain {
@@ -64,8 +63,6 @@ Parameters<EpiPhaseCorrection::Options> EpiPhaseCorrection::parameters() {
 
 void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
-  paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   if (options_.dual_polarity) dual_ = std::make_unique<DualPolarity>(scan);
   for (const auto& encoding : header.encodings) {
     const auto multiband = protocol::multiband(header.xml, epi_.size());
@@ -104,17 +101,13 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   const bool last = readouts.last, kernels = has_kernels(slice);
   if (kernels || searches(state, source_of(slice)) || held_.contains(frame)) {
     std::vector<Held>& held = held_[frame];
-    paid_held_->grow_to(paid_held_->bytes() + overhead_bytes(readouts));
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
     const std::optional<double> missed = kernels ? dual_->correct(slice, held) : std::nullopt;
     if (!missed && !state.found && (!kernels || searches(state, source_of(slice)))) search(state, slice, held);
     if (!missed && state.found) complete(state, held);
     note(held.back().readouts, missed);
-    for (Held& each : held) {
-      paid_held_->set(paid_held_->bytes() - overhead_bytes(each.readouts));
-      emit(std::move(each.readouts));
-    }
+    for (Held& each : held) emit(std::move(each.readouts));
     held_.erase(frame);
     return;
   }
@@ -126,7 +119,6 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
 void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& emit) {
   if (dual_) dual_->release({}, emit);
   held_.clear();
-  paid_held_->set(0);
 }
 
 void EpiPhaseCorrection::learn(const Readouts& navigators) {
@@ -144,11 +136,7 @@ void EpiPhaseCorrection::learn(const Readouts& navigators) {
       const auto some = transform(line.part(begin * points, {end - begin, points}), is_reversed(head));
       std::copy(some.begin(), some.end(), profile.begin() + begin * points);
     });
-    EchoTrain& train = states_[{head.encoding_space_ref, head.idx.slice}].train;
-    const std::uint64_t before = train.most_bytes(), more = 2 * profile.size() * sizeof(numerics::cdouble);
-    paid_->grow_to(paid_->bytes() + more);
-    train.add(head, std::move(profile), points);
-    paid_->set(paid_->bytes() - more + train.most_bytes() - before);
+    states_[{head.encoding_space_ref, head.idx.slice}].train.add(head, std::move(profile), points);
   }
 }
 

@@ -107,10 +107,8 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   std::vector<double> announced_;   // by encoding: navigators of a shot that the header announces; 0: none
   std::map<std::int64_t, numerics::ProfileTransform> transforms_;
   std::map<Slice, State> states_;
-  std::unique_ptr<numerics::MemoryShare> paid_;      // for their navigators
   std::map<std::uint64_t, std::vector<Held>> held_;  // by frame
-  std::unique_ptr<numerics::MemoryShare> paid_held_;
-  std::unique_ptr<DualPolarity> dual_;  // null: not asked for
+  std::unique_ptr<DualPolarity> dual_;               // null: not asked for
 };
 
 }  // namespace echotrain

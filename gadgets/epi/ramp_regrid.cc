@@ -12,7 +12,6 @@
 #include "gadgets/epi/gradient_delay.h"
 #include "gadgets/numerics/mri/epi/line_changes.h"
 #include "gadgets/shared/measurement.h"
-#include "gadgets/shared/readout_overhead.h"
 #include "protocol/data/epi_description.h"
 
 namespace echotrain {
@@ -72,8 +71,6 @@ Parameters<RampRegrid::Options> RampRegrid::parameters() {
 
 void RampRegrid::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
-  paid_waiting_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (std::size_t e = 0; e < header.encodings.size(); ++e) {
     const auto& encoding = header.encodings[e];
     Space& space = spaces_.emplace_back();
@@ -95,21 +92,16 @@ void RampRegrid::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   }
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   if (waits(readouts)) {
-    paid_waiting_->grow_to(paid_waiting_->bytes() + overhead_bytes(readouts));
     space.waiting.push_back(std::move(readouts));
     return;
   }
-  for (Readouts& each : std::exchange(space.waiting, {})) {
-    paid_waiting_->set(paid_waiting_->bytes() - overhead_bytes(each));
-    regrid(std::move(each), emit);
-  }
+  for (Readouts& each : std::exchange(space.waiting, {})) regrid(std::move(each), emit);
   regrid(std::move(readouts), emit);
 }
 
 /// Drops waiting phase-correction lines, which have no lines to correct.
 void RampRegrid::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
   for (Space& space : spaces_) space.waiting.clear();
-  paid_waiting_->set(0);
 }
 
 /// True if these readouts wait for others before the gradient's delay is known; finds the delay when they do not.
@@ -234,11 +226,9 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
         *space.flat_samples);
   }
   if (space.trapezoid) {
-    const std::uint64_t paid = paid_->bytes();
     try {
       return weights_[key] = made_for(space, head);
     } catch (const std::invalid_argument& error) {
-      paid_->set(paid);
       why = fmt::format("the header's trajectoryDescription does not fit the readouts: {}", error.what());
     }
   }
@@ -292,7 +282,6 @@ RampRegrid::Weights RampRegrid::made_for(const Space& space, const AcquisitionHe
   Weights out;
   const double late = space.delay_us.value_or(options_.delay_us);
   if (numerics::is_regular(numerics::trapezoid_positions(trapezoid, space.points, late), space.points)) return out;
-  pay_for_sets(2, trapezoid.samples, space.points);
   out.host = weights_for(space, trapezoid, head, late);
   out.sets = 2;
   upload(out, trapezoid.samples, space.points);
@@ -335,7 +324,6 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
                       +head.scan_counter, reversed ? "" : " not", from, to));
   }
   try {
-    pay_for_sets(1, head.number_of_samples, space.points);
     const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed);
     space.along_paths.host.insert(space.along_paths.host.end(), weights.begin(), weights.end());
   } catch (const std::invalid_argument& error) {
@@ -347,10 +335,6 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   upload(space.along_paths, head.number_of_samples, space.points);
   paths.push_back({reversed, std::move(positions)});
   return static_cast<std::int32_t>(paths.size()) - 1;
-}
-
-void RampRegrid::pay_for_sets(std::int64_t sets, std::int64_t samples, std::int64_t points) {
-  paid_->grow_to(paid_->bytes() + static_cast<std::uint64_t>(sets * samples * points) * sizeof(float));
 }
 
 void RampRegrid::upload(Weights& weights, std::int64_t samples, std::int64_t points) {

@@ -90,16 +90,13 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
   numerics::Trapezoid trapezoid_of(const Space& space, const protocol::AcquisitionHeader& head) const;
   Weights made_for(const Space& space, const protocol::AcquisitionHeader& head);
   std::int32_t path_of(const protocol::AcquisitionHeader& head, const float* path, std::int64_t dims);
-  void pay_for_sets(std::int64_t sets, std::int64_t samples, std::int64_t points);
   void upload(Weights& weights, std::int64_t samples, std::int64_t points);
   void combine(Readouts& readouts, const Weights& weights, const std::vector<std::int32_t>& sets, std::int64_t points);
 
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
-  std::unique_ptr<numerics::MemoryShare> paid_waiting_;
   std::map<Key, Weights> weights_;
-  std::unique_ptr<numerics::MemoryShare> paid_;  // for all weights on the host
 };
 
 }  // namespace echotrain

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gadgets/numerics/core/heap_account.h"
+
 namespace echotrain {
 namespace {
 
@@ -20,13 +22,11 @@ std::uint64_t most_bytes(const SliceGroup& group, const numerics::SliceGrappaOpt
 }  // namespace
 
 SliceFits::SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options, bool with_thread)
-    : scan_(&scan),
-      options_(options),
-      own_(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan)),
-      paid_(std::make_unique<numerics::MemoryShare>(scan.compute.account())) {
+    : scan_(&scan), options_(options), own_(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan)) {
   if (!with_thread) return;
   aside_ = std::make_unique<numerics::Context>(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan));
-  thread_ = std::thread([this, given = given_.get_future()]() mutable {
+  thread_ = std::thread([this, given = given_.get_future(), heap = numerics::HeapAccount::of_thread()]() mutable {
+    const numerics::HeapScope allocates(heap);
     for (const std::shared_ptr<Job>& job : given.get()) {
       if (job->taken.exchange(true)) continue;
       try {
@@ -50,12 +50,11 @@ void SliceFits::start(std::vector<std::pair<Key, SliceGroup>> groups) {
   std::uint64_t bytes = 0;
   for (auto& [key, group] : groups) {
     auto job = std::make_shared<Job>();
-    job->bytes = most_bytes(group, options_);
-    bytes += job->bytes;
+    bytes += most_bytes(group, options_);
     job->group = std::move(group);
     jobs.push_back(std::move(job));
   }
-  paid_->grow_to(bytes);
+  numerics::MemoryShare(scan_->compute.account()).grow_to(bytes);  // makes room for them
   for (std::size_t i = 0; i < jobs.size(); ++i) jobs_[groups[i].first] = jobs[i];
   started_ = true;
   given_.set_value(std::move(jobs));
@@ -72,7 +71,6 @@ numerics::GrappaKernels SliceFits::take(const Key& key) {
   const std::shared_ptr<Job> job = std::move(jobs_.extract(key).mapped());
   const auto forget = [&] {
     job->group = {};  // the thread may keep the job, but these arrays are of the scan's context
-    paid_->set(paid_->bytes() - job->bytes);
   };
   try {
     Fitted made = job->taken.exchange(true) ? job->promise.get_future().get() : fitted(own_, job->group);
@@ -91,7 +89,6 @@ void SliceFits::drop(const Key& key) {
   jobs_.erase(found);
   if (job->taken.exchange(true)) return;  // the thread has begun, and keeps the memory that it uses until its end
   job->group = {};
-  paid_->set(paid_->bytes() - job->bytes);
 }
 
 numerics::GrappaKernels SliceFits::make(const SliceGroup& group) { return placed(fitted(own_, group)); }

@@ -63,7 +63,6 @@ class SliceFits {
   };
   struct Job {
     SliceGroup group;
-    std::uint64_t bytes = 0;  // upper bound of the weights
     std::atomic<bool> taken = false;
     std::promise<Fitted> promise;
   };
@@ -72,10 +71,9 @@ class SliceFits {
 
   Scan* scan_;
   const numerics::SliceGrappaOptions options_;
-  numerics::Context own_;                        // context of the caller, on the CPU
-  std::unique_ptr<numerics::Context> aside_;     // context of the thread
-  std::map<Key, std::shared_ptr<Job>> jobs_;     // jobs that were not asked for yet
-  std::unique_ptr<numerics::MemoryShare> paid_;  // for their weights
+  numerics::Context own_;                     // context of the caller, on the CPU
+  std::unique_ptr<numerics::Context> aside_;  // context of the thread
+  std::map<Key, std::shared_ptr<Job>> jobs_;  // jobs that were not asked for yet
   bool started_ = false;
   std::promise<std::vector<std::shared_ptr<Job>>> given_;  // groups given to the thread
   std::thread thread_;

@@ -15,7 +15,6 @@
 #include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/epi/line_changes.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
-#include "gadgets/shared/readout_overhead.h"
 #include "gadgets/shared/slice_coils.h"
 #include "protocol/data/epi_description.h"
 
@@ -109,7 +108,6 @@ Parameters<SliceGrappa::Options> SliceGrappa::parameters() {
 void SliceGrappa::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   slice_coils_ = SliceCoils::announced(scan);
-  paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (std::size_t e = 0; e < header.encodings.size(); ++e) {
     const auto& encoding = header.encodings[e];
     Space& space = spaces_.emplace_back();
@@ -163,19 +161,14 @@ void SliceGrappa::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   if (spaces_.at(readouts.frame->key.encoding).factor == 1) return pass(std::move(readouts), emit);
   const std::uint64_t frame = readouts.frame->id;
   const bool last = readouts.last;
-  paid_held_->grow_to(paid_held_->bytes() + overhead_bytes(readouts));
   held_[frame].push_back(std::move(readouts));
   if (!last) return;
   std::vector<Readouts> held = std::move(held_.extract(frame).mapped());
-  for (const Readouts& each : held) paid_held_->set(paid_held_->bytes() - overhead_bytes(each));
   separate(std::move(held), emit);
 }
 
 /// Drops held readouts, whose frames never became whole.
-void SliceGrappa::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
-  held_.clear();
-  paid_held_->set(0);
-}
+void SliceGrappa::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { held_.clear(); }
 
 /// Passes readouts on. Frames keep separate numbers, though one becomes several.
 void SliceGrappa::pass(Readouts&& readouts, const Emit<Readouts>& emit) const {

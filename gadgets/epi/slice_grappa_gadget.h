@@ -107,7 +107,6 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   std::unique_ptr<SliceFits> fits_;
   std::map<Owner, Group> groups_;                        // by encoding and the slice that readouts name
   std::map<std::uint64_t, std::vector<Readouts>> held_;  // by frame
-  std::unique_ptr<numerics::MemoryShare> paid_held_;
   Array<cfloat> ones_;
   std::vector<std::shared_ptr<bool>> slice_coils_;  // from earlier gadgets: true if slices have coils of their own
 };

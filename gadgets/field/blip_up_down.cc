@@ -81,8 +81,8 @@ void BlipUpDown::find(State& state) const {
   const HostArray<float> one = magnitude(state.first[up]), other = magnitude(state.first[down]);
   HostArray<float> shift = compute.allocate_host<float>(one.shape()), back = compute.allocate_host<float>(one.shape());
   constexpr std::uint64_t kWorkBytes = 192;  // working bytes per voxel, while the shift is found
-  numerics::MemoryShare work(compute.account());
-  work.grow_to(static_cast<std::uint64_t>(shift.size()) * kWorkBytes);
+  numerics::MemoryShare(compute.account())
+      .grow_to(static_cast<std::uint64_t>(shift.size()) * kWorkBytes);  // makes room for it
   numerics::BlipPairFacts facts;
   try {
     facts = numerics::blip_shift(compute.threads(), one.view(), other.view(), {.smoothness = options_.smoothness},

@@ -88,8 +88,8 @@ void FieldMap::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const HostArray<cfloat> host = compute.download<cfloat>(product.view());
   HostArray<float> hz = compute.allocate_host<float>({n[1], n[2], n[3]});
   constexpr std::uint64_t kWorkBytes = 160;  // working bytes per voxel, while the map is made
-  numerics::MemoryShare work(compute.account());
-  work.grow_to(static_cast<std::uint64_t>(hz.size()) * kWorkBytes);
+  numerics::MemoryShare(compute.account())
+      .grow_to(static_cast<std::uint64_t>(hz.size()) * kWorkBytes);  // makes room for it
   numerics::FieldMapFacts facts;
   try {
     facts = numerics::field_map(compute.threads(), host.view().reshaped({n[1], n[2], n[3]}), delta,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
@@ -125,8 +126,6 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
     // The readouts of a window's frame come all at once, so no work can be done ahead.
     if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
     open.batches.push_back(std::move(readouts));
-    if (!open.paid) open.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
-    open.paid->grow_to(open.batches.capacity() * sizeof(Readouts));
   } else if (last && open.in_parts && !open.batches.empty()) {
     give_part(open, readouts, emit);
   }
@@ -265,8 +264,8 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   made->components = batches.front().trajectory.shape()[2];
   std::int64_t points = 0;
   for (const auto& part : parts) points += part.size();
-  // Pays for the trajectory as it came, and its positions and weights; and, for a while, for the memory to compute
-  // them.
+  // Pays for the trajectory as it came, and its positions and weights, which later scans may use; and, for a while, for
+  // the memory to compute them.
   const auto count = static_cast<std::uint64_t>(points / made->components);
   const std::shared_ptr<numerics::MemoryAccount>& account = scan_->compute.account();
   const auto paid = std::make_shared<numerics::MemoryShare>(account);
@@ -274,6 +273,7 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   made->paid = paid;
   numerics::MemoryShare work(account);
   work.grow_to(count * (options_.method == "voronoi" ? kVoronoiBytes : kWorkBytes));
+  const numerics::HeapScope paid_here(nullptr);
   made->raw.reserve(static_cast<std::size_t>(points));
   for (const auto& part : parts) {
     scan_->compute.check_stop();

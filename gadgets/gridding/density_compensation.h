@@ -45,9 +45,8 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
  private:
   /// A frame that is not whole yet.
   struct Open {
-    std::vector<Readouts> batches;                // kept so that the frame can be given whole; arrays pay for
-                                                  // themselves
-    std::unique_ptr<numerics::MemoryShare> paid;  // for the rest of `batches`
+    std::vector<Readouts> batches;  // kept so that the frame can be given whole; arrays pay for
+                                    // themselves
     std::int64_t readouts = 0;
     std::shared_ptr<const KnownTrajectory> expected;  // the frame has followed it so far
     std::int64_t given = 0;                           // samples given in parts

@@ -4,7 +4,7 @@
 
 #include "gadgets/numerics/mri/coils/coil.h"
 #include "gadgets/numerics/transforms/nufft/nufft.h"
-#include "gadgets/shared/scan_view.h"
+#include "gadgets/shared/program/scan_view.h"
 
 namespace echotrain {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/program/scan_environment.h"
 
 namespace echotrain {
 namespace {

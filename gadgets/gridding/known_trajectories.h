@@ -8,7 +8,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/gridding/density_options.h"
-#include "gadgets/shared/trajectory_store.h"
+#include "gadgets/shared/cache/trajectory_store.h"
 
 namespace echotrain {
 

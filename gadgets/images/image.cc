@@ -272,9 +272,6 @@ void ImageOutput::give(const CoilImages& images, const Kind& kind, const Emit<Im
       scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
   convert(images, kind, out);
-  // Pays for copies of the notes, their values and the text, which grows.
-  numerics::MemoryShare work(scan_->compute.account());
-  work.grow_to(4 * bytes_of(frame.notes));
   out.message.attributes = meta_.text(frame, head, kind.component == Component::phase ? 1 : options_.scale);
   head.attribute_string_len = static_cast<std::uint32_t>(out.message.attributes.size());
   out.message.head = head;

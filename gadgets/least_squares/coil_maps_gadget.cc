@@ -15,7 +15,7 @@
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/numerics/mri/espirit/espirit.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
-#include "gadgets/shared/espirit_map_cache.h"
+#include "gadgets/shared/cache/espirit_map_cache.h"
 
 namespace echotrain {
 

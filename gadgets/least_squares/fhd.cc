@@ -10,7 +10,7 @@
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/numerics/transforms/off_resonance/off_resonance_normal.h"
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 
 namespace echotrain {
 namespace {
@@ -168,9 +168,6 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   if (samples.part == Samples::Part::loose) {
     if (!open.loose) open.loose = std::make_shared<SamplePositions>();
     open.loose->dims = options_.dimensions == 3 ? 3 : 2;
-    if (!open.paid) open.paid = std::make_shared<numerics::MemoryShare>(compute.account());
-    // A vector that grows holds its elements twice for a while.
-    open.paid->grow_to(3 * (open.loose->bytes() + samples.positions->bytes()));
     open.loose->coordinates.insert(open.loose->coordinates.end(), samples.positions->coordinates.begin(),
                                    samples.positions->coordinates.end());
     open.loose->weights.insert(open.loose->weights.end(), samples.positions->weights.begin(),
@@ -299,8 +296,7 @@ std::shared_ptr<const numerics::NormalOperator> Fhd::corrected(const Open& open,
   const OperatorRequest what = request(open.positions, encoding);
   const SamplePositions& positions = *open.positions;
   const auto began = std::chrono::steady_clock::now();
-  numerics::MemoryShare work(scan_->compute.account());
-  work.grow_to(work_bytes(positions));
+  numerics::MemoryShare(scan_->compute.account()).grow_to(work_bytes(positions));  // makes room for it
   const std::vector<double> coordinates =
       image_coordinates(scan_->compute.threads(), positions, what.voxel_ratio, 0, positions.count());
   numerics::Shape lags;

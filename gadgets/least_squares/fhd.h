@@ -12,9 +12,9 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/transforms/exact/split_adjoint.h"
+#include "gadgets/shared/cache/operator_cache.h"
 #include "gadgets/shared/frame_gridder.h"
 #include "gadgets/shared/measurement.h"
-#include "gadgets/shared/operator_cache.h"
 #include "gadgets/shared/scan_field_map.h"
 
 namespace echotrain {
@@ -53,7 +53,6 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   struct Open {
     std::unique_ptr<numerics::SplitAdjoint> sum;       // for the exact method
     std::shared_ptr<const SamplePositions> positions;  // positions of the whole frame
-    std::shared_ptr<numerics::MemoryShare> paid;       // for `loose`
     std::shared_ptr<SamplePositions> loose;            // positions of the parts so far, if the whole is not known
     std::vector<Part> parts;                           // kept if gridding waits for the last part
     Array<double> power;

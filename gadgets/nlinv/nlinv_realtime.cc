@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gadgets/numerics/inverse/operators/normal_operator.h"
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 
 namespace echotrain {
 

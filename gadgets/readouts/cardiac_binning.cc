@@ -106,11 +106,6 @@ void CardiacBinning::check_options() const {
 void CardiacBinning::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   check_options();
-  pays_ = Pays(scan.compute.account());
-  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
-  open_ = decltype(open_)(pays_);
-  groups_ = decltype(groups_)(pays_);
-  unplaced_ = decltype(unplaced_)(pays_);
   clock_.emplace(options_.tick_ms);
   int channel = static_cast<int>(options_.trigger_channel);
   if (channel < 0) channel = Heartbeats::trigger_channel(header.xml);
@@ -143,7 +138,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const std::uint64_t number = entry->second;
   if (fresh) {
     ++next_group_;
-    groups_.try_emplace(number, key, pays_);
+    groups_.try_emplace(number, key);
     end_earlier(key);
   }
   Group& group = groups_.at(number);
@@ -158,7 +153,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
   std::shared_ptr<Batch> batch;
   if (count > 0) {
-    batch = std::allocate_shared<Batch>(pays_);
+    batch = std::make_shared<Batch>();
     batch->group = number;
     batch->heads = scan_->compute.allocate_host<protocol::AcquisitionHeader>({count});
     std::copy(readouts.heads.begin(), readouts.heads.end(), batch->heads.data());
@@ -184,7 +179,6 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     open_.erase(key);
   }
   if (new_beats) find_intervals();
-  pay();
   settle(new_beats || news ? 0 : before, false, emit);
 }
 
@@ -242,7 +236,6 @@ bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
   if (waveform != nullptr && options_.beats == "ecg" &&
       beats_->add(waveform->message, clock_->ms(waveform->message.head.time_stamp))) {
     find_intervals();
-    pay();
     settle(0, false, emit);
   }
   return false;  // other gadgets may use the waveform, too
@@ -304,15 +297,6 @@ void CardiacBinning::find_intervals() {
   }
 }
 
-void CardiacBinning::pay() {
-  const std::uint64_t bytes =
-      beats_->triggers().capacity() * sizeof(double) + regular_.capacity() / 8 + (breathing_ ? breathing_->bytes() : 0);
-  if (bytes > paid_->bytes())
-    paid_->grow_to(bytes);
-  else
-    paid_->set(bytes);
-}
-
 double CardiacBinning::median_interval() const {
   const auto& times = beats_->triggers();
   std::vector<double> lengths;
@@ -358,10 +342,9 @@ void CardiacBinning::add(Readout&& readout) {
   const auto number =
       std::min(static_cast<std::int64_t>(readout.phase * static_cast<double>(options_.phases)), options_.phases - 1);
   const Line line{readout.head().idx.kspace_encode_step_1, readout.head().idx.kspace_encode_step_2};
-  Phase& phase = group.phases.try_emplace(number, pays_).first->second;
+  Phase& phase = group.phases[number];
   phase.lines.insert(line);
-  if (options_.fill == "nearest" && !has_trajectory_)
-    group.kept.try_emplace(line, pays_).first->second.push_back(readout);
+  if (options_.fill == "nearest" && !has_trajectory_) group.kept[line].push_back(readout);
   phase.waiting.push_back(std::move(readout));
 }
 
@@ -397,7 +380,6 @@ void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
     if (phase.waiting.empty()) continue;
     if (!phase.frame) {
       phase.frame = std::make_shared<Frame>();
-      phase.frame->share = FrameShare(scan_->compute.account());
       phase.frame->id = next_frame_++;
       phase.frame->key = group.key;
       phase.frame->key.phase = static_cast<std::uint16_t>(p);
@@ -414,7 +396,7 @@ void CardiacBinning::fill(Group& group) {
   if (group.kept.empty()) return;
   for (std::int64_t p = 0; p < options_.phases; ++p) {
     scan_->compute.check_stop();
-    Phase& phase = group.phases.try_emplace(p, pays_).first->second;
+    Phase& phase = group.phases[p];
     const double middle = (static_cast<double>(p) + 0.5) / static_cast<double>(options_.phases);
     for (const auto& [line, readouts] : group.kept) {
       if (phase.lines.contains(line)) continue;
@@ -467,7 +449,7 @@ void CardiacBinning::hand_on(Phase& phase, bool last, const Emit<Readouts>& emit
            a.batch->trajectory.size() / std::max<std::int64_t>(1, of_a[0]) ==
                b.batch->trajectory.size() / std::max<std::int64_t>(1, of_b[0]);
   };
-  const AccountedVector<Readout> waiting = std::exchange(phase.waiting, AccountedVector<Readout>(pays_));
+  const std::vector<Readout> waiting = std::exchange(phase.waiting, {});
   for (std::size_t begin = 0; begin < waiting.size() || last;) {
     std::size_t end = begin;
     while (end < waiting.size() && same_shape(waiting[begin], waiting[end])) ++end;

@@ -16,7 +16,6 @@
 #include "gadgets/readouts/gating/day_clock.h"
 #include "gadgets/readouts/gating/stamp_check.h"
 #include "gadgets/readouts/heartbeats.h"
-#include "gadgets/shared/accounted_allocator.h"
 
 namespace echotrain {
 
@@ -110,22 +109,20 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     double phase = 0;           // 0 .. 1, once known
     bool breath_known = false;  // breathing was judged as wanted
   };
-  using Pays = AccountedAllocator<Readout>;
   struct Phase {
-    explicit Phase(const Pays& pays) : lines(pays), waiting(pays) {}
     std::shared_ptr<Frame> frame;
-    AccountedSet<Line> lines;
-    AccountedVector<Readout> waiting;  // to be handed on with the next emission
+    std::set<Line> lines;
+    std::vector<Readout> waiting;  // to be handed on with the next emission
     bool started = false;
     std::int64_t borrowed = 0;
   };
   struct Group {
-    Group(const FrameKey& of, const Pays& pays) : key(of), phases(pays), kept(pays) {}
+    explicit Group(const FrameKey& of) : key(of) {}
     FrameKey key;
-    std::map<std::string, std::string> notes;           // notes of the frames that its readouts came in
-    AccountedMap<std::int64_t, Phase> phases;           // phases with their own or borrowed readouts
-    AccountedMap<Line, AccountedVector<Readout>> kept;  // readouts of each line, for the phases that lack it
-    std::int64_t pending = 0;                           // readouts whose interval is not known yet
+    std::map<std::string, std::string> notes;   // notes of the frames that its readouts came in
+    std::map<std::int64_t, Phase> phases;       // phases with their own or borrowed readouts
+    std::map<Line, std::vector<Readout>> kept;  // readouts of each line, for the phases that lack it
+    std::int64_t pending = 0;                   // readouts whose interval is not known yet
     std::int64_t left_out = 0;
     std::int64_t breathing = 0;  // readouts left out by breathing
     bool whole = false;          // all its frames are whole
@@ -139,7 +136,6 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   double phase_of(double since_ms, double interval_ms) const;
   [[noreturn]] void refuse_without_beats() const;
   void find_intervals();
-  void pay();
   Place place(Readout& readout, bool scan_ended, double usual_ms) const;
   Place place_in_breath(Readout& readout, bool scan_ended) const;
   void add(Readout&& readout);
@@ -161,12 +157,10 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   std::vector<bool> regular_;               // true for regular intervals between triggers
   double sum_ms_ = 0;                       // sum of the regular ones
   std::int64_t regular_count_ = 0;
-  double first_regular_ms_ = 0;  // length of the first regular interval
-  Pays pays_;
-  std::unique_ptr<numerics::MemoryShare> paid_;  // for intervals, and for data of breathing_
-  AccountedMap<FrameKey, std::uint64_t> open_;   // groups that more frames may belong to, by key without phase
-  AccountedMap<std::uint64_t, Group> groups_;    // by number, in the order in which they began
-  AccountedVector<Readout> unplaced_;            // in order of arrival
+  double first_regular_ms_ = 0;             // length of the first regular interval
+  std::map<FrameKey, std::uint64_t> open_;  // groups that more frames may belong to, by key without phase
+  std::map<std::uint64_t, Group> groups_;   // by number, in the order in which they began
+  std::vector<Readout> unplaced_;           // in order of arrival
   std::uint64_t next_group_ = 0, next_frame_ = 0;
   bool has_trajectory_ = false, position_told_ = false;
   std::vector<bool> one_phase_;  // for each encoding: the header says that idx.phase does not change

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "gadgets/shared/measurement.h"
-#include "gadgets/shared/readout_overhead.h"
 #include "gadgets/shared/slice_coils.h"
 
 namespace echotrain {
@@ -35,7 +34,6 @@ Parameters<CoilCompression::Options> CoilCompression::parameters() {
 
 void CoilCompression::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   if (options_.per == "slice") by_slice_ = SliceCoils::announce(scan);
   for (const auto& encoding : header.encodings) {
     using protocol::Trajectory;
@@ -140,7 +138,6 @@ void CoilCompression::take(Group& group, Readouts&& readouts, const Emit<Readout
         group.holds_imaging = group.holds_imaging || !readouts.heads.empty();
       else
         group.calibration_readouts += static_cast<std::int64_t>(readouts.heads.size());
-      paid_->grow_to(paid_->bytes() + overhead_bytes(readouts));
       group.held.push_back(std::move(readouts));
       if (!last) return;
       learn(group, frame);
@@ -187,8 +184,8 @@ void CoilCompression::learn(Group& group, const std::optional<std::uint64_t>& fr
   }
   if (!found) return;  // an empty frame
   const HostArray<numerics::cdouble> host = compute.download<numerics::cdouble>(gram.cview());
-  numerics::MemoryShare paid(compute.account());  // for these and for eigenvectors
-  paid.grow_to(3 * static_cast<std::uint64_t>(host.size()) * sizeof(numerics::cdouble));
+  numerics::MemoryShare paid(compute.account());  // for Eigen's matrices, which do not use `new`
+  paid.grow_to(2 * static_cast<std::uint64_t>(host.size()) * sizeof(numerics::cdouble));
   const std::vector<numerics::cdouble> values(host.data(), host.data() + host.size());
   const numerics::CompressionOptions options{kept_ ? *kept_ : options_.channels, options_.energy};
   numerics::Compression found_coils;
@@ -285,17 +282,10 @@ Readouts CoilCompression::compressed(const Group& group, Readouts&& readouts) co
 
 /// Passes on the held readouts, once the virtual coils are known.
 void CoilCompression::give(Group& group, const Emit<Readouts>& emit) {
-  for (Readouts& each : std::exchange(group.held, {})) {
-    const std::uint64_t bytes = overhead_bytes(each);
-    emit(compressed(group, std::move(each)));
-    paid_->set(paid_->bytes() - bytes);
-  }
+  for (Readouts& each : std::exchange(group.held, {})) emit(compressed(group, std::move(each)));
 }
 
 /// Drops held readouts, whose frames never became whole.
-void CoilCompression::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
-  groups_.clear();
-  paid_->set(0);
-}
+void CoilCompression::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { groups_.clear(); }
 
 }  // namespace echotrain

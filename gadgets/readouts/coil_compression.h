@@ -86,10 +86,9 @@ class CoilCompression final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
-  std::int64_t coils_ = 0;                       // number of incoming coils; 0: not known yet
-  std::optional<std::int64_t> kept_;             // number of virtual coils, the same in all groups
-  std::shared_ptr<bool> by_slice_;               // tells others that slices have virtual coils of their own
-  std::unique_ptr<numerics::MemoryShare> paid_;  // for readouts that groups hold
+  std::int64_t coils_ = 0;            // number of incoming coils; 0: not known yet
+  std::optional<std::int64_t> kept_;  // number of virtual coils, the same in all groups
+  std::shared_ptr<bool> by_slice_;    // tells others that slices have virtual coils of their own
   std::map<std::uint16_t, Group> groups_;
 };
 

@@ -9,7 +9,7 @@
 #include <numbers>
 
 #include "gadgets/numerics/core/team/team.h"
-#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/program/scan_environment.h"
 #include "gadgets/shared/store/coil_labels.h"
 #include "protocol/data/scanner_device.h"
 

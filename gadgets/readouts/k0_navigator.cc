@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "gadgets/numerics/mri/epi/line_changes.h"
-#include "gadgets/shared/readout_overhead.h"
 
 namespace echotrain {
 namespace {
@@ -20,13 +19,6 @@ constexpr std::int64_t kMostAtOnce = 4096;  // readouts with one time stamp
 constexpr std::size_t kMostDrifts = 1024, kMostOnes = 4;
 constexpr double kWidest = 20;
 constexpr std::int64_t kSideItems = 3;
-
-/// The memory of a waiting batch beside its data, which the context pays for, and of its answers.
-std::uint64_t bytes_of_waiting(const Readouts& readouts) {
-  constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // bytes of breath, drift
-                                                                                             // and time
-  return overhead_bytes(readouts) + readouts.heads.size() * kAnswerBytes;
-}
 
 }  // namespace
 
@@ -75,7 +67,6 @@ K0Navigator::K0Navigator(Options options) : options_(std::move(options)) {
 void K0Navigator::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   clock_.emplace(options_.tick_ms);
-  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   centres_.emplace(std::string(kName), header, scan);
   if (options_.breathing)
     breathing_.emplace(
@@ -118,8 +109,6 @@ void K0Navigator::process(Readouts&& readouts, const Emit<Readouts>& emit) {
       centres_->add(readouts, held.times_ms);
   }
   held.readouts = std::move(readouts);
-  held_bytes_ += bytes_of_waiting(held.readouts);
-  pay();
   held_.push_back(std::move(held));
   judge(false);
   release(emit);
@@ -226,10 +215,8 @@ void K0Navigator::release(const Emit<Readouts>& emit) {
     held_.pop_front();
     --breath_learned_;
     --drift_learned_;
-    held_bytes_ -= bytes_of_waiting(held.readouts);
     give(std::move(held), emit);
   }
-  pay();
 }
 
 void K0Navigator::give(Held&& held, const Emit<Readouts>& emit) {
@@ -372,15 +359,6 @@ void K0Navigator::remove_drift(Readouts& readouts, const std::vector<double>& dr
   readouts.data = std::move(changed);
 }
 
-void K0Navigator::pay() {
-  std::uint64_t bytes = held_bytes_ + (breathing_ ? breathing_->bytes() : 0);
-  for (const auto& [anatomy, drift] : drifts_) bytes += drift.bytes();
-  if (bytes > paid_->bytes())
-    paid_->grow_to(bytes);
-  else
-    paid_->set(bytes);
-}
-
 void K0Navigator::finish(End how, const Emit<Readouts>& emit) {
   if (how == End::complete) {
     judge(true);
@@ -390,8 +368,6 @@ void K0Navigator::finish(End how, const Emit<Readouts>& emit) {
   held_.clear();
   open_.clear();
   breath_learned_ = drift_learned_ = 0;
-  held_bytes_ = 0;
-  pay();
   const std::string wrong = how == End::complete && breathing_ ? breathing_->nothing_told() : "";
   if (wrong.empty()) return;
   if (gates()) throw ClientError(wrong);

@@ -102,7 +102,6 @@ class K0Navigator final : public Gadget<Readouts, Readouts> {
   void hand_on(Readouts&& readouts, Open& open, const Emit<Readouts>& emit);
   void select(Readouts& readouts, const std::vector<std::size_t>& kept);
   void remove_drift(Readouts& readouts, const std::vector<double>& drift);
-  void pay();
 
   Options options_;
   Scan* scan_ = nullptr;
@@ -114,8 +113,6 @@ class K0Navigator final : public Gadget<Readouts, Readouts> {
   std::size_t breath_learned_ = 0, drift_learned_ = 0;  // number of these, from the first on
   std::map<std::uint64_t, Open> open_;                  // by the frame's id
   std::map<std::int64_t, Array<cfloat>> ones_;          // [1, 1, sample], by samples
-  std::unique_ptr<numerics::MemoryShare> paid_;
-  std::uint64_t held_bytes_ = 0;
   double now_ms_ = 0, anew_ms_ = 0;
   std::uint32_t last_stamp_ = 0;
   std::int64_t same_stamp_ = 0;

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/core/team/team.h"
-#include "gadgets/shared/scan_environment.h"
-#include "gadgets/shared/scan_view.h"
+#include "gadgets/shared/program/scan_environment.h"
+#include "gadgets/shared/program/scan_view.h"
 #include "gadgets/shared/store/coil_labels.h"
 #include "protocol/data/scanner_device.h"
 

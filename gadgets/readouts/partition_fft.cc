@@ -24,8 +24,6 @@ Parameters<PartitionFft::Options> PartitionFft::parameters() {
 
 void PartitionFft::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  pays_ = AccountedAllocator<std::int32_t>(scan.compute.account());
-  open_ = decltype(open_)(pays_);
   for (const auto& encoding : header.encodings) {
     if (encoding.trajectory == protocol::Trajectory::cartesian)
       throw ClientError(
@@ -59,7 +57,7 @@ void PartitionFft::process(Readouts&& readouts, const Emit<PlaneReadouts>& emit)
     return;
   }
   const Space& space = spaces_.at(readouts.frame->key.encoding);
-  Open& open = open_.try_emplace(readouts.frame->id, pays_).first->second;
+  Open& open = open_[readouts.frame->id];
   std::vector<Spoke> whole;
   if (!readouts.heads.empty()) add(open, space, readouts, whole);
   if (readouts.last) take_rest(open, space, whole);
@@ -114,7 +112,7 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
       if (!inside) scan_->warn("some partitions are outside the encoded matrix; their readouts are left out");
       rows.push_back(inside ? static_cast<std::int32_t>(row) : -1);
       if (inside) {
-        auto [it, fresh] = open.waiting.try_emplace(step, pays_);
+        auto [it, fresh] = open.waiting.try_emplace(step);
         spoke = &it->second;
         if (fresh)
           *spoke = make_spoke(open.spokes++, space, readouts, i);
@@ -143,7 +141,7 @@ PartitionFft::Spoke PartitionFft::make_spoke(std::int64_t number, const Space& s
                                              std::size_t index) {
   const auto& shape = readouts.data.shape();
   const std::int64_t samples = shape[2];
-  Spoke spoke(pays_);
+  Spoke spoke;
   spoke.number = number;
   spoke.head = readouts.heads[index];
   spoke.head.idx.kspace_encode_step_2 = 0;

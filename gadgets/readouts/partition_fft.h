@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/shared/accounted_allocator.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {
@@ -55,18 +54,16 @@ class PartitionFft final : public Gadget<Readouts, PlaneReadouts> {
     std::int64_t announced() const { return (last - first + 1) * averages; }
   };
   struct Spoke {
-    explicit Spoke(const AccountedAllocator<std::int32_t>& pays) : hits(pays) {}
     std::int64_t number = 0;  // in the order of first readouts
     protocol::AcquisitionHeader head{};
-    Array<cfloat> data;                  // [coil, partition, sample]
-    HostArray<float> trajectory;         // [sample, component]; empty if the data has none
-    AccountedVector<std::int32_t> hits;  // per partition: how often it came
-    std::int64_t arrived = 0;            // number of those the header announces
+    Array<cfloat> data;              // [coil, partition, sample]
+    HostArray<float> trajectory;     // [sample, component]; empty if the data has none
+    std::vector<std::int32_t> hits;  // per partition: how often it came
+    std::int64_t arrived = 0;        // number of those the header announces
   };
   struct Open {
-    explicit Open(const AccountedAllocator<std::int32_t>& pays) : waiting(pays) {}
-    AccountedMap<std::uint16_t, Spoke> waiting;  // by encoding step 1
-    std::bitset<65536> given;                    // encoding steps 1 of spokes that were whole
+    std::map<std::uint16_t, Spoke> waiting;  // by encoding step 1
+    std::bitset<65536> given;                // encoding steps 1 of spokes that were whole
     std::int64_t spokes = 0;
     std::int64_t missing = 0;
     bool started = false;
@@ -84,8 +81,7 @@ class PartitionFft final : public Gadget<Readouts, PlaneReadouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
-  AccountedAllocator<std::int32_t> pays_;
-  AccountedMap<std::uint64_t, Open> open_;
+  std::map<std::uint64_t, Open> open_;
 };
 
 }  // namespace echotrain

@@ -14,8 +14,8 @@
 #include "gadgets/api/parameters.h"
 #include "gadgets/api/scan.h"
 #include "gadgets/numerics/transforms/nufft/nufft.h"
+#include "gadgets/shared/cache/plan_cache.h"
 #include "gadgets/shared/measurement.h"
-#include "gadgets/shared/plan_cache.h"
 
 namespace echotrain {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/shared/step_settings.h"
+#include "gadgets/shared/program/step_settings.h"
 #include "protocol/data/messages.h"
 #include "protocol/wire/codec.h"
 #include "protocol/wire/slab_pool.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gadgets/api/scan.h"
-#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/program/scan_environment.h"
 #include "gadgets/steps/peer.h"
 
 namespace echotrain {

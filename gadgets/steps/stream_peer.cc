@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "gadgets/api/errors.h"
+#include "gadgets/numerics/core/heap_account.h"
 #include "protocol/wire/message_buffer.h"
 
 namespace echotrain {
@@ -310,7 +311,8 @@ StreamPeer::StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerScan scan
     impl_->lines_ended = true;
   }
   try {
-    impl_->thread = std::thread([impl = impl_.get()] {
+    impl_->thread = std::thread([impl = impl_.get(), heap = numerics::HeapAccount::of_thread()] {
+      const numerics::HeapScope allocates(heap);
       try {
         impl->io.run();
       } catch (const std::exception& error) {  // no memory for a message

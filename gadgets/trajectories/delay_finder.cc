@@ -69,7 +69,7 @@ bool DelayFinder::go_round(bool opposed) const {
 }
 
 /// Spokes with their samples, all of the same length about k = 0.
-numerics::Spokes DelayFinder::with_samples(Scan& scan, numerics::MemoryShare& paid, const TrajectorySpace& space,
+numerics::Spokes DelayFinder::with_samples(Scan& scan, const TrajectorySpace& space,
                                            const std::vector<const Readouts*>& held) const {
   struct Place {
     const Readouts* batch;
@@ -121,7 +121,6 @@ numerics::Spokes DelayFinder::with_samples(Scan& scan, numerics::MemoryShare& pa
   const std::vector<std::int64_t> channels = strongest(power);
   out.channels = static_cast<std::int64_t>(channels.size());
   const std::size_t values = places.size() * static_cast<std::size_t>(out.samples * out.channels);
-  paid.grow_to(values * sizeof(cfloat));
   out.data.resize(values);
   cfloat* to = out.data.data();
   for (const Place& p : places) {
@@ -147,8 +146,7 @@ DelayFinder::Found DelayFinder::find(Scan& scan, const TrajectorySpace& space,
         "k-space (straight, evenly sampled, on both sides of it); use method: given or girf";
     return out;
   }
-  numerics::MemoryShare paid(scan.compute.account());
-  const numerics::Spokes asked = with_samples(scan, paid, space, held);
+  const numerics::Spokes asked = with_samples(scan, space, held);
   out.spokes = asked.count();
   const auto between = [&] { scan.compute.check_stop(); };
   numerics::DelayEstimate estimate;

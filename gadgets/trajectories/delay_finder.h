@@ -45,7 +45,7 @@ class DelayFinder {
   using Anatomy = std::array<std::uint16_t, 5>;  // encoding, slice, contrast, phase, set
   static Anatomy anatomy_of(const FrameKey& key) { return {key.encoding, key.slice, key.contrast, key.phase, key.set}; }
   bool counts(const Spoke& spoke, const FrameKey& key) const;
-  numerics::Spokes with_samples(Scan& scan, numerics::MemoryShare& paid, const TrajectorySpace& space,
+  numerics::Spokes with_samples(Scan& scan, const TrajectorySpace& space,
                                 const std::vector<const Readouts*>& held) const;
 
   std::int64_t spokes() const { return static_cast<std::int64_t>(angles_.size()); }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "gadgets/shared/readout_overhead.h"
 #include "gadgets/trajectories/girf_table.h"
 
 namespace echotrain {
@@ -40,7 +39,6 @@ Parameters<TrajectoryCorrection::Options> TrajectoryCorrection::parameters() {
 
 void TrajectoryCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (const auto& encoding : header.encodings) spaces_.push_back(trajectory_space(encoding, scan.trajectory_unit));
   if (std::none_of(spaces_.begin(), spaces_.end(), [](const auto& space) { return space.corrected; }))
     throw ClientError(
@@ -67,7 +65,6 @@ void TrajectoryCorrection::process(Readouts&& readouts, const Emit<Readouts>& em
         fmt::format("trajectory_correction: the slices of a scan have at most {} orientations", kMostOrientations));
   State& state = states_.try_emplace(orientation, State{{options_.method, options_.spokes}, {}}).first->second;
   if (!state.found) state.finder.add(readouts, spaces_.at(readouts.frame->key.encoding));
-  paid_->grow_to(paid_->bytes() + overhead_bytes(readouts));
   waiting_.push_back({std::move(readouts), orientation});
   if (!state.found && state.finder.enough(last)) settle(orientation);
   release(emit);
@@ -100,8 +97,6 @@ void TrajectoryCorrection::release(const Emit<Readouts>& emit) {
     if (state != states_.end() && !state->second.found) return;
     Waiting next = std::move(front);
     waiting_.pop_front();
-    const std::uint64_t bytes = overhead_bytes(next.readouts);
-    paid_->set(paid_->bytes() - std::min(paid_->bytes(), bytes));
     if (!next.readouts.heads.empty()) correct(next.readouts);
     if (next.readouts.last) note(next.readouts);
     emit(std::move(next.readouts));
@@ -115,7 +110,6 @@ void TrajectoryCorrection::finish(End how, const Emit<Readouts>& emit) {
     release(emit);
   }
   waiting_.clear();
-  paid_->set(0);
 }
 
 void TrajectoryCorrection::correct(Readouts& readouts) {

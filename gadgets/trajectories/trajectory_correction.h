@@ -82,7 +82,6 @@ class TrajectoryCorrection final : public Gadget<Readouts, Readouts> {
     Orientation orientation;
   };
   std::deque<Waiting> waiting_;
-  std::unique_ptr<numerics::MemoryShare> paid_;
   std::optional<numerics::Girf> girf_;
   std::map<std::pair<std::int64_t, float>, numerics::GirfFilter> filters_;  // by samples and dwell time
 };

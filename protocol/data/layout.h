@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -59,12 +58,5 @@ T load(std::span<const std::byte> bytes, std::size_t offset) {
 inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-/// Returns the bytes per pixel of an ISMRMRD data type; 0 when the type is not one of 1..8.
-std::size_t bytes_per_pixel(std::uint16_t data_type);
-
-/// Returns the bytes of an image's pixels, according to its header; nothing when a size is zero, data_type is not 1..8
-/// or the product exceeds `limit` (so it cannot overflow).
-std::optional<std::uint64_t> pixel_bytes(const ImageHeader& head, std::uint64_t limit);
 
 }  // namespace echotrain::protocol

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <complex>
-#include <numbers>
 
 #include "protocol/dicom/values.h"
 
@@ -14,73 +12,17 @@ namespace {
 
 constexpr float kMost = 32767;
 constexpr double kPhaseSlope = 1.0 / 8192;
-constexpr double kShown = 0.995;
-
-/// Elements [first, first + count) of pixels of type T; complex ones as `part`.
-template <class T>
-std::vector<float> read(const Payload& pixels, std::size_t first, std::size_t count, Part part) {
-  std::vector<T> raw(count);
-  Payload{nullptr, pixels.bytes.subspan(first * sizeof(T), count * sizeof(T))}.copy_to(raw.data());
-  std::vector<float> values;
-  values.reserve(count);
-  for (const T& value : raw) {
-    if constexpr (requires { value.imag(); }) {
-      values.push_back(static_cast<float>(part == Part::phase       ? std::arg(value)
-                                          : part == Part::real      ? value.real()
-                                          : part == Part::imaginary ? value.imag()
-                                                                    : std::abs(value)));
-    } else {
-      values.push_back(static_cast<float>(value));
-    }
-  }
-  return values;
-}
-
-std::size_t element_bytes(std::uint16_t type) {
-  switch (type) {
-    case ISMRMRD::ISMRMRD_USHORT:
-    case ISMRMRD::ISMRMRD_SHORT:
-      return 2;
-    case ISMRMRD::ISMRMRD_UINT:
-    case ISMRMRD::ISMRMRD_INT:
-    case ISMRMRD::ISMRMRD_FLOAT:
-      return 4;
-    case ISMRMRD::ISMRMRD_DOUBLE:
-    case ISMRMRD::ISMRMRD_CXFLOAT:
-      return 8;
-    case ISMRMRD::ISMRMRD_CXDOUBLE:
-      return 16;
-    default:
-      throw DicomError(fmt::format("an image has the unknown data type {}", type));
-  }
-}
 
 std::vector<float> values_of(const Image& image, std::size_t channel, Part part) {
   const ImageHeader& head = image.head;
   const std::size_t count = std::size_t{head.matrix_size[0]} * head.matrix_size[1] * head.matrix_size[2];
-  if (count == 0 || image.pixels.bytes.size() != count * head.channels * element_bytes(head.data_type))
+  const std::size_t each = bytes_per_pixel(head.data_type);
+  if (count != 0 && each == 0) throw DicomError(fmt::format("an image has the unknown data type {}", +head.data_type));
+  if (count == 0 || image.pixels.bytes.size() != count * head.channels * each)
     throw DicomError(fmt::format("an image of {} x {} x {} voxels and {} channels holds {} bytes", +head.matrix_size[0],
                                  +head.matrix_size[1], +head.matrix_size[2], +head.channels,
                                  image.pixels.bytes.size()));
-  const std::size_t first = channel * count;
-  switch (+head.data_type) {
-    case ISMRMRD::ISMRMRD_USHORT:
-      return read<std::uint16_t>(image.pixels, first, count, part);
-    case ISMRMRD::ISMRMRD_SHORT:
-      return read<std::int16_t>(image.pixels, first, count, part);
-    case ISMRMRD::ISMRMRD_UINT:
-      return read<std::uint32_t>(image.pixels, first, count, part);
-    case ISMRMRD::ISMRMRD_INT:
-      return read<std::int32_t>(image.pixels, first, count, part);
-    case ISMRMRD::ISMRMRD_FLOAT:
-      return read<float>(image.pixels, first, count, part);
-    case ISMRMRD::ISMRMRD_DOUBLE:
-      return read<double>(image.pixels, first, count, part);
-    case ISMRMRD::ISMRMRD_CXFLOAT:
-      return read<std::complex<float>>(image.pixels, first, count, part);
-    default:
-      return read<std::complex<double>>(image.pixels, first, count, part);
-  }
+  return pixel_values(image.pixels, head.data_type, channel * count, count, part);
 }
 
 /// Makes all values finite, and counts by plane those that were not.
@@ -99,13 +41,13 @@ void tame(std::vector<float>& values, std::size_t planes, StoredPixels& counts) 
   }
 }
 
-/// The magnitude that `kShown` of the values do not exceed.
+/// The magnitude that kShownShare of the values do not exceed.
 double shown_magnitude(const std::vector<float>& values) {
   std::vector<float> magnitudes;
   magnitudes.reserve(values.size());
   for (const float v : values) magnitudes.push_back(std::abs(v));
   const auto at = magnitudes.begin() +
-                  static_cast<std::ptrdiff_t>(std::lround(kShown * static_cast<double>(magnitudes.size() - 1)));
+                  static_cast<std::ptrdiff_t>(std::lround(kShownShare * static_cast<double>(magnitudes.size() - 1)));
   std::nth_element(magnitudes.begin(), at, magnitudes.end());
   return *at > 0 ? *at : *std::max_element(magnitudes.begin(), magnitudes.end());
 }
@@ -113,18 +55,8 @@ double shown_magnitude(const std::vector<float>& values) {
 }  // namespace
 
 std::vector<Part> parts_of(const ImageHeader& head) {
-  switch (+head.image_type) {
-    case ISMRMRD::ISMRMRD_IMTYPE_PHASE:
-      return {Part::phase};
-    case ISMRMRD::ISMRMRD_IMTYPE_REAL:
-      return {Part::real};
-    case ISMRMRD::ISMRMRD_IMTYPE_IMAG:
-      return {Part::imaginary};
-    default:
-      break;
-  }
-  if (head.data_type == ISMRMRD::ISMRMRD_CXFLOAT || head.data_type == ISMRMRD::ISMRMRD_CXDOUBLE)
-    return {Part::magnitude, Part::phase};
+  if (const Part only = part_of(head.image_type); only != Part::magnitude) return {only};
+  if (is_complex(head)) return {Part::magnitude, Part::phase};
   return {Part::magnitude};
 }
 
@@ -151,10 +83,10 @@ StoredPixels stored_pixels(const Image& image, std::size_t channel, Part part, d
     const auto number = static_cast<std::int32_t>(std::lround(static_cast<double>(v) / slope));
     out.stored.push_back(static_cast<std::uint16_t>(number));
   }
-  const bool about_zero = radians || part == Part::real || part == Part::imaginary || low < 0;
-  const double most = radians ? std::numbers::pi : shown_magnitude(values);
-  const double centre = about_zero ? 0 : most / 2;
-  const double width = about_zero ? 2 * most : most;
+  const bool about_zero = part == Part::real || part == Part::imaginary || low < 0;
+  const GreyWindow window = radians ? grey_window(Part::phase, 0)
+                                    : grey_window(about_zero ? Part::real : Part::magnitude, shown_magnitude(values));
+  const double centre = (window.low + window.high) / 2, width = window.high - window.low;
   out.slope = slope * scale;
   out.intercept = offset;
   out.centre = centre * scale + offset;

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "protocol/data/messages.h"
+#include "protocol/data/pixels.h"
 
 namespace echotrain::protocol::dicom {
 
 /// A part of an image that DICOM can hold: MR Image Storage knows no complex pixels.
-enum class Part { magnitude, phase, real, imaginary };
+using Part = PixelPart;
 
 /// Returns the parts that an image becomes: those of its image_type, and magnitude and phase of a complex one.
 std::vector<Part> parts_of(const ImageHeader& head);

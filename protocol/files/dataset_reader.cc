@@ -5,6 +5,7 @@
 
 #include "protocol/data/layout.h"
 #include "protocol/data/limits.h"
+#include "protocol/data/pixels.h"
 #include "protocol/data/text.h"
 #include "protocol/files/dataset.h"
 #include "protocol/files/hdf5_records.h"

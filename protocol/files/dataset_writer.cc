@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "protocol/data/layout.h"
+#include "protocol/data/pixels.h"
 #include "protocol/files/dataset.h"
 #include "protocol/files/hdf5_types.h"
 

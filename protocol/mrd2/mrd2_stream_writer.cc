@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-#include "protocol/data/layout.h"
+#include "protocol/data/pixels.h"
 #include "protocol/mrd2/header_text.h"
 #include "protocol/mrd2/model.h"
 #include "protocol/mrd2/mrd2_stream.h"

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "protocol/data/layout.h"
+#include "protocol/data/pixels.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::protocol {

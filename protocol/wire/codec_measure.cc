@@ -6,6 +6,7 @@
 
 #include "protocol/data/layout.h"
 #include "protocol/data/limits.h"
+#include "protocol/data/pixels.h"
 #include "protocol/data/text.h"
 #include "protocol/wire/codec.h"
 

@@ -108,8 +108,10 @@ void HeapTrimmer::trim(bool unused) {
     const bool blocks = numerics::free_unused_blocks(*resources_);
     wanted_ |= slabs || blocks;
   }
+  // A scan whose allocation waits for room (HeapAccount) holds locks, perhaps, and so evicts nothing itself.
+  if (budget_->used() > budget_->bound()) budget_->make_room(0);
   const TrimPolicy::Seen seen = look();
-  half_full_ = seen.resident > seen.bound / 2;
+  half_full_ = std::max(seen.resident, budget_->used()) > seen.bound / 2;
   if (policy_.worth_it(seen, wanted_)) {
     ::malloc_trim(0);
     policy_.done(look());

@@ -12,7 +12,9 @@ namespace echotrain::server {
 
 namespace {
 
-constexpr double kNumber = 8;  // bytes of a complex number
+constexpr double kNumber = 8;           // bytes of a complex number
+constexpr double kOfLine = 512;         // bytes of a readout's head while its frame is open
+constexpr double kOfAnyScan = 2 << 20;  // bytes of gadgets and of messages
 
 double voxels(const std::array<std::uint32_t, 3>& matrix) {
   return static_cast<double>(matrix[0]) * static_cast<double>(matrix[1]) * static_cast<double>(matrix[2]);
@@ -63,7 +65,10 @@ double numbers_of(const protocol::Header& header, const ChainPlan& chain, bool o
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend) {
   const bool on_device = backend == numerics::Backend::cuda;
   const double numbers = numbers_of(header, plan.chain_for(header).chain(), on_device);
-  const double bytes = (1 << 20) + 8 * static_cast<double>(header.xml.size()) + kNumber * numbers;
+  double lines = 0;
+  for (const protocol::Encoding& encoding : header.encodings)
+    lines = std::max(lines, static_cast<double>(encoding.encoded.matrix[1]) * encoding.encoded.matrix[2]);
+  const double bytes = kOfAnyScan + 8 * static_cast<double>(header.xml.size()) + kOfLine * lines + kNumber * numbers;
   return static_cast<std::uint64_t>(std::min(bytes, 1e18));
 }
 

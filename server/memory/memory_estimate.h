@@ -13,7 +13,7 @@ namespace echotrain::server {
 /// Returns the bytes that a scan of `header` takes at the same time, by a rule of thumb for one frame at a time. With V
 /// voxels of the largest space (encoded or reconstructed), C receiver channels (8 where the header does not say) and
 /// complex numbers of 8 bytes:
-/// - 1 MiB, and 8 x the header's own length;
+/// - 2 MiB, 8 x the header's own length, and 512 bytes for each line of the encoded matrix;
 /// - Cartesian, EPI: 3 x V x C numbers (samples, k-space, images);
 /// - other trajectories: 6 x V x C numbers (samples, an oversampled grid, images);
 /// - least squares (fhd) or pcg on top of that: 4 x V x 2^d numbers for the doubled grid of d dimensions;

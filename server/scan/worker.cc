@@ -14,7 +14,7 @@
 #include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/numerics/core/cuda/receive_memory.h"
 #include "gadgets/numerics/core/team/team.h"
-#include "gadgets/shared/scan_environment.h"
+#include "gadgets/shared/program/scan_environment.h"
 #include "protocol/data/meta.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/wire/codec.h"
@@ -81,6 +81,7 @@ Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions
       limits_(limits),
       resources_(std::move(resources)),
       account_(queues->account()),
+      heap_(account_),
       outbox_(std::move(outbox)),
       log_(std::move(log)),
       meter_(std::move(meter)),
@@ -113,6 +114,7 @@ void Worker::confirm() {
 
 void Worker::run() {
   runs_as_ = this_thread();
+  const numerics::HeapScope allocates(&heap_);
   numerics::Progress::of_thread() = progress_;
   if (place_.busy_polling) place_.busy_polling->cores().unpin();  // the thread that has started this one is on one core
   lower_priority(place_.yields);
@@ -138,7 +140,8 @@ void Worker::run() {
   } catch (const numerics::ResourceError& error) {
     failure_ = {"resources", error.what()};
   } catch (const std::bad_alloc&) {
-    failure_ = {"resources", "the server is out of memory"};
+    failure_ = heap_.refused() ? protocol::Error{"budget", over_budget()}
+                               : protocol::Error{"resources", "the server is out of memory"};
   } catch (const std::exception& error) {
     failure_ = {"recon-failed", error.what()};
     log_.error("reconstruction failed: {}", protocol::printable(error.what()));
@@ -146,6 +149,20 @@ void Worker::run() {
   yielding_ = 0;
   done_ = true;
   wake_();
+}
+
+/// The text for a scan whose allocation failed because the budget lends no more.
+std::string Worker::over_budget() {
+  try {
+    heap_.check();
+  } catch (const OverBudget& error) {
+    return error.what();
+  } catch (const std::exception&) {
+  }
+  return fmt::format(
+      "this scan wants more memory than this server may lend (of {} MiB in all); try again later, or "
+      "raise memory_mib",
+      account_->budget()->bound() >> 20);
 }
 
 void Worker::work() {
@@ -208,6 +225,7 @@ void Worker::work() {
     in_turn([&] {
       const Computing counted(place_.load.get());
       pipeline.start(request_.header);
+      heap_.check();
     });
     // The core is taken only now: threads that a pipeline starts may use all cores.
     std::unique_ptr<DedicatedCores::Lease> core;
@@ -223,6 +241,7 @@ void Worker::work() {
       woken_ = false;
       in_turn([&] {
         const Computing counted(place_.load.get());
+        heap_.check();
         if (taken.work) process(pipeline, std::move(*taken.work), inbox_.waiting());
         count_work();
         if (taken.end) pipeline.finish(*taken.end);
@@ -289,6 +308,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
 }
 
 void Worker::push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
+  heap_.check();
   if (request_.observer) request_.observer->readouts(readouts);
   pipeline.push(std::move(readouts), waiting);
 }

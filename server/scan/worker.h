@@ -17,6 +17,7 @@
 
 #include "config/server_options.h"
 #include "gadgets/engine/pipeline.h"
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/core/progress.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
@@ -103,6 +104,7 @@ class Worker {
  private:
   void run();
   void work();
+  std::string over_budget();
   void process(Pipeline& pipeline, Work&& work, std::int64_t waiting);
   void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting);
   void push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting);
@@ -121,6 +123,7 @@ class Worker {
   const protocol::Limits& limits_;
   const std::shared_ptr<numerics::Resources> resources_;
   const std::shared_ptr<numerics::MemoryAccount> account_;
+  numerics::HeapAccount heap_;  // of what gadgets allocate; outlives the thread and its chain
   const std::shared_ptr<Outbox> outbox_;
   const SessionLog log_;
   const std::shared_ptr<ScanMeter> meter_;

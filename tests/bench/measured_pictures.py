@@ -11,11 +11,9 @@ with the data. Edges: the simulated phantom and the gradient-echo one, before (c
 
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 
 import h5py
 import numpy as np
@@ -24,24 +22,11 @@ from scipy.io import loadmat
 for folder in ("integration", "integration/support"):
     sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / folder))
 import scans  # noqa: E402
+from pictures import write_png  # noqa: E402
 from programs import measured, variant  # noqa: E402
 from test_ultrasound import disc_messages  # noqa: E402
 
 SIZE = 256
-
-
-def write_png(path, image):
-    """64 greys, about as many as the eye tells apart, so that noise compresses well; `image`: 0..1."""
-    rows = (np.round(np.clip(image, 0, 1) * 63) * (255 / 63)).astype(np.uint8)
-    height, width = rows.shape
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    lines = b"".join(b"\0" + row.tobytes() for row in rows)
-    data = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
-    pathlib.Path(path).write_bytes(b"\x89PNG\r\n\x1a\n" + data)
 
 
 def reconstruct(program, scan, config, folder):

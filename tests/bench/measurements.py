@@ -1,6 +1,6 @@
 """The figures of the pages: docs/measurements/*.json, one file per machine, and the tables that pages make of them.
 
-A page has `<!-- table NAME -->` ... `<!-- end -->` where the rows of that table stand, and `<!--=MACHINE:TASK[@KEY]-->` ...
+A page has `<!--table NAME-->` ... `<!--end-->` where the rows of that table stand, and `<!--=MACHINE:TASK[@KEY]-->` ...
 `<!--.-->` around a single figure within its text. docs/measurements/README.md says what a row holds.
 """
 
@@ -10,7 +10,7 @@ import math
 import re
 
 NOT_HERE = "not measured here"
-MARKED = re.compile(r"<!-- table (\w+) -->\n(.*?)<!-- end -->", re.S)
+MARKED = re.compile(r"<!--table (\w+)-->\n(.*?)<!--end-->", re.S)
 INLINE = re.compile(r"<!--=([\w-]+):([^\s@]+?)(?:@([^>]+?))?-->(.*?)<!--\.-->")
 NEEDED = ("table", "task", "what", "value")
 KEYS = (*NEEDED, "unit", "range", "runs", "error", "also", "asked", "met", "limits", "gap", "peer", "commit", "date", "command")
@@ -304,7 +304,7 @@ def filled(text, machines):
 
     def replace(match):
         lines = table(machines, match[1])
-        return match[0] if lines is None else f"<!-- table {match[1]} -->\n" + "\n".join(lines) + "\n<!-- end -->"
+        return match[0] if lines is None else f"<!--table {match[1]}-->\n" + "\n".join(lines) + "\n<!--end-->"
 
     return INLINE.sub(lambda match: inline(machines, match), MARKED.sub(replace, text))
 

@@ -285,7 +285,7 @@ def self_test():
         taken = take_in(machines, Results(root))
         measurements.save(folder, machines)
         page = root / "docs" / "page.md"
-        marks = "".join(f"<!-- table {each} -->\n<!-- end -->\n" for each in ("a", "summary", "gaps", "machines"))
+        marks = "".join(f"<!--table {each}-->\n<!--end-->\n" for each in ("a", "summary", "gaps", "machines"))
         page.write_text(f"{marks}It is <!--=gpu:{case}/cuda-->9 h<!--.-->.\n")
         measurements.write(root)
         text = page.read_text()

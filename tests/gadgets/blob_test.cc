@@ -38,7 +38,7 @@ void expect_blobs(const Outcome& out, const std::array<int, 3>& n, const std::ve
 // 6.6 dk^2, twice the centre's share (Euler-Maclaurin), and dk = 1/96 or finer. What is left is float32 and gridding.
 constexpr double kTolerance = 2e-3;
 
-using BlobTest = OnBackend;
+using BlobTest = OnEachBackend;
 
 TEST_P(BlobTest, Radial) {
   for (const std::array<int, 3> n : {std::array{48, 48, 1}, {47, 47, 1}, {48, 35, 1}, {33, 48, 1}}) {

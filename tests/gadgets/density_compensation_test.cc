@@ -47,7 +47,7 @@ void append(std::vector<Acquisition>& scan, std::vector<Acquisition> frame, int 
   }
 }
 
-using DensityTest = OnBackend;
+using DensityTest = OnEachBackend;
 
 TEST_P(DensityTest, EveryUnitGivesTheSameImage) {
   // 48 x 40 voxels of 2 x 1.5 mm.

@@ -29,7 +29,7 @@ void expect_same_images(const Outcome& out, const Outcome& expected, double tole
     EXPECT_LT(nrmse(pixels<cfloat>(out.images[i]), pixels<cfloat>(expected.images[i])), tolerance) << "image " << i;
 }
 
-using IncrementalTest = OnBackend;
+using IncrementalTest = OnEachBackend;
 
 RunOptions split_by(Backend backend, std::size_t readouts) {
   return {.backend = backend, .split = [readouts](std::size_t) { return readouts; }};

@@ -105,7 +105,7 @@ void append(std::vector<Acquisition>& to, std::vector<Acquisition> more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-using NlinvRealtimeTest = OnBackend;
+using NlinvRealtimeTest = OnEachBackend;
 
 // 13 spokes where 50 are wanted. Found: 0.17 in the frame in which the disc jumps by two voxels, less in the others.
 // An image of where it was, and one that is only gridded, are off by more than 0.2.

@@ -19,7 +19,7 @@ std::string meta(const protocol::Image& image, const std::string& name) {
   return std::regex_search(image.attributes, found, pattern) ? found[1].str() : "";
 }
 
-using NlinvSmsTest = OnBackend;
+using NlinvSmsTest = OnEachBackend;
 
 // Two and three slices, phases of all numbers at the same angles and at angles between one another; half the angles
 // that an image needs. Of another slice's object an image is off by more than 0.3.

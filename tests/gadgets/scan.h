@@ -220,8 +220,8 @@ double nrmse(const std::vector<A>& values, const std::vector<B>& truth) {
   return std::sqrt(error / norm);
 }
 
-/// Suites that run on each backend that works here.
-class OnBackend : public ::testing::TestWithParam<Backend> {
+/// Suites whose parameter is the backend; those of tests/support/backends.h have it as a type.
+class OnEachBackend : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
     if (const std::string reason = missing_backend(GetParam()); !reason.empty()) GTEST_SKIP() << reason;

@@ -88,7 +88,7 @@ void expect_moved(const std::vector<float>& now, const Acquisition& readout, con
   }
 }
 
-using TrajectoryCorrectionTest = OnBackend;
+using TrajectoryCorrectionTest = OnEachBackend;
 
 TEST_P(TrajectoryCorrectionTest, TheImageIsTheObjectAgain) {
   const std::array n{kMatrix, kMatrix, 1};

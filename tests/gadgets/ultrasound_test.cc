@@ -104,7 +104,7 @@ std::string chain(const std::string& more = "", double most_angle = 90) {
                   most_angle, more));
 }
 
-class UltrasoundTest : public OnBackend {};
+class UltrasoundTest : public OnEachBackend {};
 ECHOTRAIN_ON_BACKENDS(UltrasoundTest);
 
 TEST_P(UltrasoundTest, ImagesAreTheSumsThatDefineThem) {

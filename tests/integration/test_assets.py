@@ -64,22 +64,11 @@ def exchange(server, scan, text, *before):
     return wire.exchange(server.address, [*messages[:2], *before, *messages[2:]])
 
 
-def image_message(pixels, role):
-    """[channel, z, y, x] of complex64 as an IMAGE."""
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["channels"] = 1, 7, len(pixels)
-    head["matrix_size"] = pixels.shape[:0:-1]
-    meta = f"<ismrmrdMeta><meta><name>role</name><value>{role}</value></meta></ismrmrdMeta>".encode()
-    head["attribute_string_len"] = len(meta)
-    body = head.tobytes() + np.uint64(len(meta)).tobytes() + meta + np.ascontiguousarray(pixels).tobytes()
-    return np.uint16(wire.IMAGE).tobytes() + body
-
-
 def test_maps_of_a_file_and_maps_that_are_sent_give_the_object(served, scan, maps):
     y, x = np.mgrid[:MATRIX, :MATRIX] - MATRIX // 2
     truth = np.exp(-(x**2 + y**2) / 40)
     of_file = exchange(served, scan, pipeline("head.h5"))
-    sent = exchange(served, scan, pipeline(), image_message(maps, "coil_maps"))
+    sent = exchange(served, scan, pipeline(), wire.image(maps, "coil_maps"))
     for reply in (of_file, sent):
         assert not reply.texts and len(reply.images) == 1, reply.texts
         image = np.abs(reply.images[0].pixels[0, 0])

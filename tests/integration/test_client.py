@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import scans
-from png import read_png
+from pictures import read_png
 from programs import BIN, SHIPPED, run_client, variant
 from vitals import in_time
 

@@ -15,7 +15,7 @@ import pytest
 import python_client
 import reference
 import scans
-from echotrain.physiology import convert
+from echotrain.commands.physiology import convert
 from programs import BIN, SOURCE, measured, run_client, variant
 
 PHASES = 25  # so many that a phase is short beside what differs

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from png import read_png
+from pictures import read_png
 from programs import SOURCE
 from python_client import PACKAGE, environment, simulate
 

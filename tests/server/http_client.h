@@ -24,32 +24,9 @@ struct HttpResponse {
 };
 
 /// One connection that may carry several requests.
-class HttpClient {
+class HttpClient : public Loopback {
  public:
-  /// `from`: which loopback address it comes from, as 2 of 127.0.0.2.
-  explicit HttpClient(std::uint16_t port, std::uint32_t from = 1) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
-    if (from != 1 && ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
-      throw std::runtime_error("bind: " + std::string(std::strerror(errno)));
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
-      throw std::runtime_error("connect: " + std::string(std::strerror(errno)));
-  }
-  ~HttpClient() { ::close(fd_); }
-  HttpClient(const HttpClient&) = delete;
-  HttpClient& operator=(const HttpClient&) = delete;
-
-  bool send(const std::string& bytes) {
-    for (std::size_t sent = 0; sent < bytes.size();) {
-      const ssize_t n = ::send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (n <= 0) return false;
-      sent += static_cast<std::size_t>(n);
-    }
-    return true;
-  }
+  using Loopback::Loopback;
   /// The next response, by its Content-Length; nothing when the connection ends before it is whole.
   std::optional<HttpResponse> receive(bool has_body = true) {
     std::size_t end;
@@ -68,7 +45,7 @@ class HttpClient {
   bool ended() {
     while (receive_some()) {
     }
-    return closed_ && buffer_.empty();
+    return (eof_ || reset_) && buffer_.empty();
   }
   std::optional<HttpResponse> get(const std::string& path) {
     send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
@@ -96,19 +73,6 @@ class HttpClient {
     }
     return response;
   }
-  bool receive_some() {
-    pollfd poll_fd{fd_, POLLIN, 0};
-    if (::poll(&poll_fd, 1, 20000) <= 0) return false;
-    char bytes[4096];
-    const ssize_t n = ::recv(fd_, bytes, sizeof(bytes), 0);
-    closed_ = n <= 0;
-    if (n > 0) buffer_.append(bytes, static_cast<std::size_t>(n));
-    return n > 0;
-  }
-
-  int fd_;
-  bool closed_ = false;
-  std::string buffer_;
 };
 
 /// "name{label="value",...}" -> value, of a text in Prometheus' format 0.0.4 (prometheus.io/docs/instrumenting/

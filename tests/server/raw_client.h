@@ -1,16 +1,10 @@
 // The raw client uses plain POSIX sockets, with a server in this process to talk to.
 #pragma once
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <stdexcept>
@@ -20,6 +14,7 @@
 
 #include "server/base/log.h"
 #include "server/server.h"
+#include "tests/server/loopback.h"
 #include "tests/server/wire.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"
@@ -80,30 +75,10 @@ struct Conversation {
   }
 };
 
-class RawClient {
+class RawClient : public Loopback {
  public:
-  explicit RawClient(std::uint16_t port, int receive_buffer = 0) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    if (receive_buffer > 0) ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
-      throw std::runtime_error("connect: " + std::string(std::strerror(errno)));
-  }
-  ~RawClient() { close(); }
-  RawClient(const RawClient&) = delete;
-  RawClient& operator=(const RawClient&) = delete;
+  explicit RawClient(std::uint16_t port, int receive_buffer = 0) : Loopback(port, 1, receive_buffer) {}
 
-  /// False when the server no longer takes bytes.
-  bool send(const std::string& bytes) {
-    for (std::size_t sent = 0; sent < bytes.size();) {
-      const ssize_t n = ::send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (n <= 0) return false;
-      sent += static_cast<std::size_t>(n);
-    }
-    return true;
-  }
   /// Sends as many bytes as possible within `patience`; returns their number.
   std::size_t send_for(const std::string& bytes, std::chrono::milliseconds patience) {
     ::fcntl(fd_, F_SETFL, O_NONBLOCK);
@@ -119,9 +94,6 @@ class RawClient {
     return sent;
   }
   void half_close() { ::shutdown(fd_, SHUT_WR); }
-  void close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
   void reset() {
     const linger abort{1, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &abort, sizeof(abort));
@@ -147,17 +119,6 @@ class RawClient {
   }
 
  private:
-  bool receive_some(std::chrono::milliseconds patience) {
-    if (eof_ || reset_) return false;
-    pollfd poll_fd{fd_, POLLIN, 0};
-    if (::poll(&poll_fd, 1, static_cast<int>(patience.count())) <= 0) return false;
-    char bytes[65536];
-    const ssize_t n = ::recv(fd_, bytes, sizeof(bytes), 0);
-    eof_ = n == 0;
-    reset_ = n < 0;
-    if (n > 0) buffer_.append(bytes, static_cast<std::size_t>(n));
-    return n > 0;
-  }
   template <class T>
   T at(std::size_t offset) const {
     T value;
@@ -186,10 +147,6 @@ class RawClient {
     buffer_.erase(0, size);
     return message;
   }
-
-  int fd_;
-  std::string buffer_;
-  bool eof_ = false, reset_ = false;
 };
 
 /// A server on a free port, with the shipped pipelines, for as long as this lives.

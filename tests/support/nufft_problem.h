@@ -1,6 +1,7 @@
 // A NUFFT problem has samples and images, and says how wrong an answer may be.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -134,6 +135,45 @@ inline Problem make_problem_on_lines(const Shape& image, std::int64_t coils, con
   return p;
 }
 
+/// Problems of small sizes: odd, even, one long and one short axis, single points.
+inline std::vector<Problem> problems_of_odd_sizes() {
+  const Shape sizes[] = {{1},      {2},      {17},    {64},      {301},     {1, 1},       {5, 3},      {40, 1},
+                         {23, 32}, {32, 23}, {7, 60}, {1, 1, 1}, {3, 4, 5}, {12, 11, 10}, {2, 19, 16}, {17, 6, 9}};
+  std::vector<Problem> problems;
+  unsigned seed = 100;
+  for (const Shape& size : sizes)
+    for (int width : {3, 6, 8}) {
+      // The expected error is a mean: it takes some hundred values to be met within 1.3.
+      const std::int64_t coils = std::max<std::int64_t>(1, 400 / size.size());
+      problems.push_back(make_problem(size, coils, {width, 1.5}, 1000, seed++));
+    }
+  return problems;
+}
+
+/// Problems on grids whose extents have transforms of their own on CUDA, along rows and columns, and on some with an
+/// axis that has none (90, 100 and 216 points).
+inline std::vector<Problem> problems_of_own_lengths() {
+  std::vector<Problem> problems;
+  unsigned seed = 500;
+  const auto add = [&](const Shape& size, std::int64_t coils, const NufftOptions& options) {
+    problems.push_back(make_problem(size, coils, options, 700, seed++));
+  };
+  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160}, {192, 224},
+                                    {240, 256}, {288, 320}, {336, 384}, {56, 84},   {112, 168}, {448, 56}};
+  for (const auto& [one, other] : halves) {
+    add({one, other}, 1, {5, 2});
+    add({other, one}, 1, {5, 2});
+  }
+  add({447, 53}, 3, {5, 1.5});  // an odd extent
+  add({128, 60}, 3, {5, 1.5});
+  add({144, 192}, 9, {5, 1.5});
+  add({64, 53, 64}, 2, {5, 1.5});
+  add({64, 62, 61}, 1, {5, 1.25});
+  add({64, 66, 53}, 1, {5, 1.5});
+  add({64, 96, 64}, 1, {8, 1.75});
+  return problems;
+}
+
 inline Shape with_coils(std::int64_t coils, const Shape& item) {
   Shape shape{coils};
   for (auto e : item) shape.push_back(e);
@@ -148,6 +188,20 @@ class OnNufftProblem : public OnBackend<B> {
     return numerics::NufftPlan::make(this->context(),
                                      {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(p.image.rank())}},
                                      p.image, p.options);
+  }
+  /// Calls `expect` with problems of these sizes, some or all of whose points lie on lines of the grid, and with the
+  /// factor by which their errors may exceed the tolerance.
+  template <class Expect>
+  void with_points_on_lines(const std::vector<Shape>& sizes, const Expect& expect) {
+    for (const Shape& size : sizes)
+      for (int width : {4, 5}) {
+        const NufftOptions options{width, 1.5};
+        const Shape grid = plan(make_problem(size, 1, options, 1, 1))->grid_shape();
+        expect(make_problem(size, 3, options, 800, 41, grid), 1.0);
+        // Here the aliases of all samples have the same sign, and the window's edge belongs to one side: up to 2.5
+        // times the mean over positions.
+        expect(make_problem_on_lines(size, 3, options, 800, 42, grid), 2.5);
+      }
   }
   /// `factor`: by which the error may exceed the tolerance.
   template <class Truth>

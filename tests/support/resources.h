@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "gadgets/shared/resources_from_options.h"
+#include "gadgets/shared/program/resources_from_options.h"
 
 namespace echotrain {
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "protocol/data/pixels.h"
 #include "protocol/files/dataset.h"
 #include "protocol/files/hdf5_types.h"
 #include "protocol/wire/codec.h"
@@ -15,14 +16,6 @@ namespace {
 
 using protocol::hdf5::Handle;
 using protocol::hdf5::Lock;
-
-template <class T>
-void widen(const protocol::Payload& payload, std::vector<std::complex<double>>& values) {
-  std::vector<T> raw(payload.bytes.size() / sizeof(T));
-  payload.copy_to(raw.data());
-  values.reserve(raw.size());
-  for (const T& v : raw) values.emplace_back(v);
-}
 
 }  // namespace
 
@@ -35,35 +28,14 @@ Pixels read_pixels(const protocol::Image& image) {
   pixels.x = head.matrix_size[0];
   pixels.y = head.matrix_size[1];
   pixels.z = head.matrix_size[2];
-  switch (+head.data_type) {
-    case ISMRMRD::ISMRMRD_USHORT:
-      widen<std::uint16_t>(image.pixels, pixels.values);
-      break;
-    case ISMRMRD::ISMRMRD_SHORT:
-      widen<std::int16_t>(image.pixels, pixels.values);
-      break;
-    case ISMRMRD::ISMRMRD_UINT:
-      widen<std::uint32_t>(image.pixels, pixels.values);
-      break;
-    case ISMRMRD::ISMRMRD_INT:
-      widen<std::int32_t>(image.pixels, pixels.values);
-      break;
-    case ISMRMRD::ISMRMRD_FLOAT:
-      widen<float>(image.pixels, pixels.values);
-      break;
-    case ISMRMRD::ISMRMRD_DOUBLE:
-      widen<double>(image.pixels, pixels.values);
-      break;
-    case ISMRMRD::ISMRMRD_CXFLOAT:
-      widen<std::complex<float>>(image.pixels, pixels.values);
-      break;
-    case ISMRMRD::ISMRMRD_CXDOUBLE:
-      widen<std::complex<double>>(image.pixels, pixels.values);
-      break;
-    default:
-      throw std::runtime_error(fmt::format("an image has the unknown data type {}", +head.data_type));
-  }
-  pixels.is_complex = head.data_type == ISMRMRD::ISMRMRD_CXFLOAT || head.data_type == ISMRMRD::ISMRMRD_CXDOUBLE;
+  const bool known = protocol::with_pixel_type(head.data_type, [&]<class T>(T) {
+    std::vector<T> raw(image.pixels.bytes.size() / sizeof(T));
+    image.pixels.copy_to(raw.data());
+    pixels.values.reserve(raw.size());
+    for (const T& v : raw) pixels.values.emplace_back(v);
+  });
+  if (!known) throw std::runtime_error(fmt::format("an image has the unknown data type {}", +head.data_type));
+  pixels.is_complex = protocol::is_complex(head);
   if (pixels.values.size() != pixels.channels * pixels.z * pixels.y * pixels.x) {
     throw std::runtime_error(fmt::format("an image of {} holds {} pixels", pixels.size_text(), pixels.values.size()));
   }

@@ -2,7 +2,7 @@
 
 #include "clients/cpp/cli/cli.h"
 #include "config/node.h"
-#include "gadgets/shared/resources_from_options.h"
+#include "gadgets/shared/program/resources_from_options.h"
 
 int main(int argc, char** argv) {
   echotrain::numerics::ResourceOptions resources;

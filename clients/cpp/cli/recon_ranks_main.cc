@@ -8,7 +8,7 @@
 #include "clients/cpp/cli/recon_ranks.h"
 #include "gadgets/engine/ranked_pipeline.h"
 #include "gadgets/numerics/core/team/ranks_mpi.h"
-#include "gadgets/shared/resources_from_options.h"
+#include "gadgets/shared/program/resources_from_options.h"
 
 namespace {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numbers>
 #include <numeric>
 #include <ostream>
 #include <stdexcept>
@@ -17,6 +16,7 @@
 #include "clients/cpp/images/gif_writer.h"
 #include "clients/cpp/images/nifti_writer.h"
 #include "clients/cpp/images/png_writer.h"
+#include "protocol/data/pixels.h"
 #include "protocol/data/pluralized.h"
 #include "protocol/dicom/dicom_file.h"
 #include "protocol/files/dataset.h"
@@ -24,10 +24,6 @@
 
 namespace echotrain::client {
 namespace {
-
-struct Window {
-  float low = 0, high = 1;
-};
 
 /// The images of one name in a file.
 class Series {
@@ -65,24 +61,22 @@ std::vector<float> shown(const Pixels& pixels) {
   return values;
 }
 
-Window window_of(const Series& series, const std::optional<std::pair<double, double>>& wanted) {
-  if (wanted) return {static_cast<float>(wanted->first), static_cast<float>(wanted->second)};
-  const auto type = series.heads()[0].image_type;
-  if (type == ISMRMRD::ISMRMRD_IMTYPE_PHASE) return {-std::numbers::pi_v<float>, std::numbers::pi_v<float>};
+protocol::GreyWindow window_of(const Series& series, const std::optional<std::pair<double, double>>& wanted) {
+  if (wanted) return {wanted->first, wanted->second};
+  const protocol::PixelPart part = protocol::part_of(series.heads()[0].image_type);
+  if (part == protocol::PixelPart::phase) return protocol::grey_window(part, 0);
   std::vector<float> magnitudes;
   for (std::size_t i = 0; i < series.heads().size(); ++i) {
     for (const float v : shown(series.pixels(i))) magnitudes.push_back(std::abs(v));
   }
-  const float high = percentile(magnitudes, 99.5);
-  const bool is_signed = type == ISMRMRD::ISMRMRD_IMTYPE_REAL || type == ISMRMRD::ISMRMRD_IMTYPE_IMAG;
-  return {is_signed ? -high : 0, high};
+  return protocol::grey_window(part, percentile(magnitudes, 100 * protocol::kShownShare));
 }
 
-std::size_t export_png(const Series& series, const Window& window, const std::filesystem::path& folder) {
+std::size_t export_png(const Series& series, const protocol::GreyWindow& window, const std::filesystem::path& folder) {
   std::size_t written = 0;
   for (std::size_t i = 0; i < series.heads().size(); ++i) {
     const Pixels pixels = series.pixels(i);
-    const auto grey = to_grey(shown(pixels), window.low, window.high);
+    const auto grey = protocol::to_grey(shown(pixels), window);
     for (std::size_t plane = 0; plane < pixels.channels * pixels.z; ++plane) {
       std::string file = fmt::format("{}_{:03}", series.name(), i);
       file += channel_suffix(pixels.channels, plane / pixels.z);
@@ -95,7 +89,8 @@ std::size_t export_png(const Series& series, const Window& window, const std::fi
   return written;
 }
 
-std::size_t export_gif(const Series& series, const Window& window, const std::filesystem::path& folder, double fps) {
+std::size_t export_gif(const Series& series, const protocol::GreyWindow& window, const std::filesystem::path& folder,
+                       double fps) {
   series.require_one_size("GIF");
   const auto& heads = series.heads();
   std::vector<std::size_t> order(heads.size());
@@ -111,7 +106,7 @@ std::size_t export_gif(const Series& series, const Window& window, const std::fi
                   heads[0].matrix_size[1], static_cast<int>(std::lround(100 / fps)));
     for (const std::size_t i : order) {
       const Pixels pixels = series.pixels(i);
-      const auto grey = to_grey(shown(pixels), window.low, window.high);
+      const auto grey = protocol::to_grey(shown(pixels), window);
       for (std::size_t z = 0; z < pixels.z; ++z)
         gif.add(std::span(grey).subspan((channel * pixels.z + z) * size, size));
     }
@@ -197,7 +192,7 @@ void export_images(const ExportOptions& o, std::ostream& out) {
     const Series series(reader, name);
     if (series.heads().empty()) continue;
     if (!o.png.empty() || !o.gif.empty()) {
-      const Window window = window_of(series, o.window);
+      const protocol::GreyWindow window = window_of(series, o.window);
       if (!o.png.empty()) pictures += export_png(series, window, o.png);
       if (!o.gif.empty()) animations += export_gif(series, window, o.gif, o.fps);
       out << fmt::format("{}: {}, window {:g} .. {:g}\n", name, protocol::pluralized(series.heads().size(), "image"),

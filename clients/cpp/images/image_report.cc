@@ -9,6 +9,7 @@
 
 #include "clients/cpp/images/png_writer.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
+#include "protocol/data/pixels.h"
 
 namespace echotrain::client {
 namespace {
@@ -49,9 +50,9 @@ void ImageReport::add(const protocol::Image& image) {
   const std::vector<float> magnitude = combined_magnitude(pixels);
   last_ = middle(magnitude, pixels.z, pixels.y, pixels.x);
   if (!folder_.empty()) {
-    const float high = !truths_.empty() ? truth_peak() : percentile(last_.values, 99.5);
+    const float high = !truths_.empty() ? truth_peak() : percentile(last_.values, 100 * protocol::kShownShare);
     write_png(folder_ / fmt::format("image_{:03}.png", count_), last_.width, last_.height,
-              to_grey(last_.values, 0, high));
+              protocol::to_grey(last_.values, {0, high}));
   }
   if (!truths_.empty()) {
     std::vector<std::size_t> shape = {pixels.z, pixels.y, pixels.x};
@@ -85,7 +86,7 @@ void ImageReport::finish() {
   std::vector<std::uint8_t> canvas(total * height, 255);
   std::size_t left = 0;
   for (const std::vector<float>* panel : {&std::as_const(last_.values), &truth.values, &std::as_const(difference)}) {
-    const auto grey = to_grey(*panel, 0, truth_peak());
+    const auto grey = protocol::to_grey(*panel, {0, truth_peak()});
     for (std::size_t y = 0; y < height; ++y) {
       std::copy_n(grey.begin() + static_cast<std::ptrdiff_t>(y * width), width,
                   canvas.begin() + static_cast<std::ptrdiff_t>(y * total + left));

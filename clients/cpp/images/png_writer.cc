@@ -24,16 +24,6 @@ void write_png(const std::filesystem::path& file, std::size_t width, std::size_t
   }
 }
 
-std::vector<std::uint8_t> to_grey(std::span<const float> values, float low, float high) {
-  const float scale = high > low ? 255 / (high - low) : 0;
-  std::vector<std::uint8_t> grey(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float level = (values[i] - low) * scale;
-    grey[i] = level >= 255 ? 255 : level > 0 ? static_cast<std::uint8_t>(std::lround(level)) : 0;
-  }
-  return grey;
-}
-
 float percentile(std::span<const float> values, double percent) {
   const float found =
       numerics::on_host::quantile({values.data(), {static_cast<std::int64_t>(values.size())}}, percent / 100);

@@ -12,9 +12,6 @@ namespace echotrain::client {
 void write_png(const std::filesystem::path& file, std::size_t width, std::size_t height,
                std::span<const std::uint8_t> pixels);
 
-/// Maps values to grey: `low` becomes 0, `high` 255, linear in between, values outside and NaN clamped (NaN to 0).
-std::vector<std::uint8_t> to_grey(std::span<const float> values, float low, float high);
-
 /// Returns the value below which `percent` (0..100) of the finite values lie; 0 when there are none.
 float percentile(std::span<const float> values, double percent);
 

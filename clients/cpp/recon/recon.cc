@@ -19,7 +19,7 @@
 #include "config/branch_spec.h"
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/ranked_pipeline.h"
-#include "gadgets/shared/step_settings.h"
+#include "gadgets/shared/program/step_settings.h"
 #include "protocol/data/header.h"
 #include "protocol/data/pluralized.h"
 #include "protocol/files/asset_folder.h"

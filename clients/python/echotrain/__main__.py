@@ -13,14 +13,14 @@ from . import __version__
 from .arrays import DEFAULT_AXES, UNITS
 from .cfl import is_cfl, read_cfl
 from .client import Client
+from .commands.girf import convert_girf
+from .commands.output import Output
+from .commands.physiology import convert
+from .commands.view import Viewer, can_show, require_matplotlib
 from .errors import EchotrainError, ServerWarning
-from .girf import convert_girf
 from .hdf5 import Hdf5Scan
 from .header import Header
-from .output import Output
-from .physiology import convert
 from .scan import make_scan
-from .view import Viewer, can_show, require_matplotlib
 
 _EXAMPLES = """examples:
   python -m echotrain recon scan.h5 -p radial_2d -o images.h5
@@ -219,7 +219,7 @@ def _info(given: argparse.Namespace) -> int:
     if given.file is None:
         with _client(given) as client:
             version = client.query("echotrain::version")
-            print(f"server {client.server.address}: Echotrain {version}; Python client {__version__}")
+            print(f"server {client.address}: Echotrain {version}; Python client {__version__}")
             print(client.query("echotrain::pipelines"))
         return 0
     if is_cfl(given.file):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, AsyncIterator, Optional, Set
+from typing import TYPE_CHECKING, Any, AsyncIterator, Optional, Set
 
 from . import codec
-from .arrays import AxisNames, Numbers
 from .client import OnText, deliver_text, preamble
-from .connection import Path, Server
+from .connection import ServerOptions, secret
 from .exchange import Exchange, exchanging
-from .header import HeaderLike
 from .image import Image
 from .pipeline import Pipeline
-from .scan import Scan, make_scan
+from .scan import SCAN_KEYWORDS, Scan, ScanOptions, make_scan, shows
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
-class AsyncClient:
+class AsyncClient(ServerOptions):
     """As Client, for asyncio:
 
         async with echotrain.AsyncClient("host", 9002) as client:
@@ -26,20 +27,8 @@ class AsyncClient:
     (Python 3.10), or leave the client's `async with`.
     """
 
-    def __init__(
-        self,
-        host: str = "127.0.0.1",
-        port: int = 9002,
-        *,
-        tls: Any = False,
-        ca: Optional[Path] = None,
-        cert: Optional[Path] = None,
-        key: Optional[Path] = None,
-        token: Optional[str] = None,
-        timeout: float = 60.0,
-        reply_timeout: Optional[float] = None,
-    ) -> None:
-        self.server = Server(host, port, tls, ca, cert, key, token, timeout, reply_timeout)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._running: Set[Exchange] = set()
 
     async def __aenter__(self) -> AsyncClient:
@@ -53,47 +42,25 @@ class AsyncClient:
         while self._running:
             await self._running.pop().close()
 
-    def __repr__(self) -> str:
-        return f"<AsyncClient of {self.server.address}{' with TLS' if self.server.tls else ''}>"
-
+    @shows(*SCAN_KEYWORDS)
     def reconstruct(
         self,
         source: Any,
         trajectory: Any = None,
         pipeline: Pipeline = None,
         *,
-        header: Optional[HeaderLike] = None,
-        density: Any = None,
-        matrix: Optional[Numbers] = None,
-        fov: Optional[Numbers] = None,
-        trajectory_type: Optional[str] = None,
-        trajectory_unit: Optional[str] = None,
-        axes: Optional[AxisNames] = None,
-        noise: Any = None,
-        group: str = "dataset",
         rate: Optional[float] = None,
         on_text: Optional[OnText] = None,
+        **options: Unpack[ScanOptions],
     ) -> AsyncIterator[Image]:
         """As Client.reconstruct()."""
-        scan = make_scan(
-            source,
-            trajectory,
-            header=header,
-            density=density,
-            matrix=matrix,
-            fov=fov,
-            trajectory_type=trajectory_type,
-            trajectory_unit=trajectory_unit,
-            axes=axes,
-            noise=noise,
-            group=group,
-        )
-        return self._images(scan, preamble(pipeline, self.server.secret(), scan), rate, on_text)
+        scan = make_scan(source, trajectory, **options)
+        return self._images(scan, preamble(pipeline, secret(self), scan), rate, on_text)
 
     async def _images(
         self, scan: Scan, begin: bytes, rate: Optional[float], on_text: Optional[OnText]
     ) -> AsyncIterator[Image]:
-        async with exchanging(self.server, begin, scan.items, rate) as exchange:
+        async with exchanging(self, begin, scan.items, rate) as exchange:
             self._running.add(exchange)
             try:
                 while True:
@@ -109,7 +76,7 @@ class AsyncClient:
 
     async def query(self, name: str) -> str:
         """As Client.query()."""
-        async with exchanging(self.server, codec.encode_query(name)) as exchange:
+        async with exchanging(self, codec.encode_query(name)) as exchange:
             answer = ""
             while True:
                 event = await exchange.next()

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 import logging
 import threading
 import warnings
-from typing import Any, Callable, Coroutine, Iterator, List, Optional, Set, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Set, TypeVar, Union
 
 from . import codec
-from .arrays import AxisNames, Numbers
-from .connection import Path, Server
+from .connection import ServerOptions, secret
 from .errors import ConnectionFailed, ServerWarning
 from .exchange import Event, Exchange
-from .header import HeaderLike
 from .image import Image
 from .pipeline import Pipeline, encode_pipeline
 from .progress import Progress, ProgressLike, reporter
-from .scan import Scan, make_scan
+from .scan import SCAN_KEYWORDS, Scan, ScanOptions, make_scan, shows
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
 OnText = Callable[[str, str], None]
@@ -64,7 +66,7 @@ class _Loop:
 class _Running:
     """A measurement that is being sent, with its loop."""
 
-    def __init__(self, server: Server, begin: bytes, items: Any, rate: Optional[float]) -> None:
+    def __init__(self, server: ServerOptions, begin: bytes, items: Any, rate: Optional[float]) -> None:
         self._loop = _Loop()
         self._lock = threading.Lock()
         self.exchange: Optional[Exchange] = None
@@ -114,7 +116,7 @@ class _Running:
             self._loop.stop()
 
 
-class Client:
+class Client(ServerOptions):
     """A server to send scans to. Every reconstruct() has a connection of its own; several may run at a time.
 
     tls: connect with TLS (True, or an ssl.SSLContext); `ca` names certificates to trust (default: the system's),
@@ -125,20 +127,8 @@ class Client:
     as the server reconstructs.
     """
 
-    def __init__(
-        self,
-        host: str = "127.0.0.1",
-        port: int = 9002,
-        *,
-        tls: Any = False,
-        ca: Optional[Path] = None,
-        cert: Optional[Path] = None,
-        key: Optional[Path] = None,
-        token: Optional[str] = None,
-        timeout: float = 60.0,
-        reply_timeout: Optional[float] = None,
-    ) -> None:
-        self.server = Server(host, port, tls, ca, cert, key, token, timeout, reply_timeout)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._running: Set[_Running] = set()
 
     def __enter__(self) -> Client:
@@ -153,32 +143,22 @@ class Client:
             running.close()
         self._running.clear()
 
-    def __repr__(self) -> str:
-        return f"<Client of {self.server.address}{' with TLS' if self.server.tls else ''}>"
-
+    @shows(*SCAN_KEYWORDS)
     def reconstruct(
         self,
         source: Any,
         trajectory: Any = None,
         pipeline: Pipeline = None,
         *,
-        header: Optional[HeaderLike] = None,
-        density: Any = None,
-        matrix: Optional[Numbers] = None,
-        fov: Optional[Numbers] = None,
-        trajectory_type: Optional[str] = None,
-        trajectory_unit: Optional[str] = None,
-        axes: Optional[AxisNames] = None,
-        noise: Any = None,
-        group: str = "dataset",
         rate: Optional[float] = None,
         on_text: Optional[OnText] = None,
         progress: ProgressLike = False,
+        **options: Unpack[ScanOptions],
     ) -> Iterator[Image]:
         """Sends a scan and yields its images as they come.
 
-        source, trajectory and what describes them: see make_scan(). Wrong arguments are refused at once, before
-        anything is sent.
+        source, trajectory and the options that describe them: see make_scan(). Wrong arguments are refused at once,
+        before anything is sent.
         pipeline: a name that the server knows; or your own, as a mapping, YAML text or a .yaml file's path; None:
         the server's default.
         rate: readouts per second (None: as fast as the server takes them).
@@ -188,26 +168,14 @@ class Client:
         Raises ServerError with the server's reason, or ConnectionFailed, after the images that came before. Closing the
         generator early (or leaving the client's `with`) ends the connection; the server then gives the scan up.
         """
-        scan = make_scan(
-            source,
-            trajectory,
-            header=header,
-            density=density,
-            matrix=matrix,
-            fov=fov,
-            trajectory_type=trajectory_type,
-            trajectory_unit=trajectory_unit,
-            axes=axes,
-            noise=noise,
-            group=group,
-        )
-        begin = preamble(pipeline, self.server.secret(), scan)
+        scan = make_scan(source, trajectory, **options)
+        begin = preamble(pipeline, secret(self), scan)
         return self._images(scan, begin, rate, on_text, progress)
 
     def _images(
         self, scan: Scan, begin: bytes, rate: Optional[float], on_text: Optional[OnText], progress: ProgressLike
     ) -> Iterator[Image]:
-        running = _Running(self.server, begin, scan.items, rate)
+        running = _Running(self, begin, scan.items, rate)
         self._running.add(running)
         counts = running.exchange.counts if running.exchange is not None else None
         images = 0
@@ -234,7 +202,7 @@ class Client:
 
     def query(self, name: str) -> str:
         """The server's answer about itself: "echotrain::version", "echotrain::pipelines", "gadgetron::info", ..."""
-        running = _Running(self.server, codec.encode_query(name), (), None)
+        running = _Running(self, codec.encode_query(name), (), None)
         try:
             answer: Union[str, None] = None
             while True:
@@ -247,27 +215,15 @@ class Client:
             running.close()
 
 
-def reconstruct(
-    source: Any,
-    trajectory: Any = None,
-    pipeline: Pipeline = None,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 9002,
-    tls: Any = False,
-    ca: Optional[Path] = None,
-    cert: Optional[Path] = None,
-    key: Optional[Path] = None,
-    token: Optional[str] = None,
-    timeout: float = 60.0,
-    reply_timeout: Optional[float] = None,
-    **options: Any,
-) -> List[Image]:
+_CONNECTION = [each.replace(kind=each.KEYWORD_ONLY) for each in inspect.signature(ServerOptions).parameters.values()]
+
+
+@shows(*_CONNECTION, *SCAN_KEYWORDS)
+def reconstruct(source: Any, trajectory: Any = None, pipeline: Pipeline = None, **options: Any) -> List[Image]:
     """All images of a scan: Client(...).reconstruct(...) in one call, with the arguments of both.
 
     echotrain.reconstruct("scan.h5", pipeline="radial_2d", progress=True)
     """
-    with Client(
-        host, port, tls=tls, ca=ca, cert=cert, key=key, token=token, timeout=timeout, reply_timeout=reply_timeout
-    ) as client:
+    connection = {each.name: options.pop(each.name) for each in _CONNECTION if each.name in options}
+    with Client(**connection) as client:
         return list(client.reconstruct(source, trajectory, pipeline, **options))

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import socket
 import ssl
-from typing import Optional, Tuple, Union
+from typing import Any, Optional, Tuple, Union
 
 from .errors import ConnectionFailed, ServerTimeout
 
@@ -17,17 +17,17 @@ _BUFFER_BYTES = 4 << 20
 Path = Union[str, "os.PathLike[str]"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Server:
-    """Address and credentials; see Client."""
+@dataclasses.dataclass(eq=False, repr=False)
+class ServerOptions:
+    """A server's address and credentials; see Client, which is one."""
 
-    host: str
-    port: int
-    tls: Union[bool, ssl.SSLContext] = False
+    host: str = "127.0.0.1"
+    port: int = 9002
+    tls: Any = False
     ca: Optional[Path] = None
     cert: Optional[Path] = None
     key: Optional[Path] = None
-    token: Optional[str] = dataclasses.field(default=None, repr=False)
+    token: Optional[str] = None
     timeout: float = 60.0
     reply_timeout: Optional[float] = None
 
@@ -43,33 +43,38 @@ class Server:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def secret(self) -> str:
-        """The given token, or the environment's."""
-        return os.environ.get("ECHOTRAIN_TOKEN", "") if self.token is None else self.token
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.address}{' with TLS' if self.tls else ''}>"
 
-    def context(self) -> Optional[ssl.SSLContext]:
-        if isinstance(self.tls, ssl.SSLContext):
-            return self.tls
-        if not self.tls:
-            return None
+
+def secret(server: ServerOptions) -> str:
+    """The given token, or the environment's."""
+    return os.environ.get("ECHOTRAIN_TOKEN", "") if server.token is None else server.token
+
+
+def _context(server: ServerOptions) -> Optional[ssl.SSLContext]:
+    if isinstance(server.tls, ssl.SSLContext):
+        return server.tls
+    if not server.tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=None if server.ca is None else os.fspath(server.ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ConnectionFailed(f"ca={server.ca}: cannot be used as certificates to trust: {error}") from None
+    if server.ca is not None:
+        # Python 3.13 asks for extensions that authorities made with plain openssl commands do not have.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if server.cert:
         try:
-            context = ssl.create_default_context(cafile=None if self.ca is None else os.fspath(self.ca))
+            context.load_cert_chain(server.cert, server.key)
         except (OSError, ssl.SSLError) as error:
-            raise ConnectionFailed(f"ca={self.ca}: cannot be used as certificates to trust: {error}") from None
-        if self.ca is not None:
-            # Python 3.13 asks for extensions that authorities made with plain openssl commands do not have.
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if self.cert:
-            try:
-                context.load_cert_chain(self.cert, self.key)
-            except (OSError, ssl.SSLError) as error:
-                raise ConnectionFailed(f"cert={self.cert}, key={self.key}: cannot be used: {error}") from None
-        return context
+            raise ConnectionFailed(f"cert={server.cert}, key={server.key}: cannot be used: {error}") from None
+    return context
 
 
-async def connect(server: Server) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(server: ServerOptions) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connected, with TLS where wanted. ConnectionFailed says what is wrong."""
-    context = server.context()
+    context = _context(server)
     opening = asyncio.open_connection(server.host, server.port, ssl=context, limit=_BUFFER_BYTES)
     try:
         reader, writer = await asyncio.wait_for(opening, server.timeout)
@@ -101,7 +106,7 @@ async def connect(server: Server) -> Tuple[asyncio.StreamReader, asyncio.StreamW
     return reader, writer
 
 
-def broken(server: Server, error: BaseException) -> ConnectionFailed:
+def broken(server: ServerOptions, error: BaseException) -> ConnectionFailed:
     """The exception for a connection that ended by `error`."""
     if isinstance(error, ssl.SSLError):
         return ConnectionFailed(f"{server.address} ended TLS: {(error.reason or str(error)).replace('_', ' ').lower()}")

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any, AsyncIterable, AsyncIterator, Deque, Optional, Tuple, Union, cast
 
 from . import codec
-from .connection import Server, broken, connect, shut
+from .connection import ServerOptions, broken, connect, shut
 from .errors import ServerError, ServerTimeout
 from .feeder import Chunk, Counts, Feeder, async_chunks
 from .image import Image
@@ -22,7 +22,7 @@ _PIECE_BYTES = 1 << 20
 class Exchange:
     """Make and use it in one event loop: `start()`, then `next()` until it is None or raises, then `close()`."""
 
-    def __init__(self, server: Server, preamble: bytes, items: Any = (), rate: Optional[float] = None) -> None:
+    def __init__(self, server: ServerOptions, preamble: bytes, items: Any = (), rate: Optional[float] = None) -> None:
         self.counts = Counts()
         self._server, self._preamble, self._items, self._rate = server, preamble, items, rate
         self._events: Deque[Tuple[Event, int]] = deque()
@@ -200,7 +200,7 @@ def _server_error(text: str) -> ServerError:
 
 @contextlib.asynccontextmanager
 async def exchanging(
-    server: Server, preamble: bytes, items: Any = (), rate: Optional[float] = None
+    server: ServerOptions, preamble: bytes, items: Any = (), rate: Optional[float] = None
 ) -> AsyncIterator[Exchange]:
     exchange = Exchange(server, preamble, items, rate)
     try:

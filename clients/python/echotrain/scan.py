@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from typing import Any, AsyncIterable, Iterable, Optional, Union
+from typing import TYPE_CHECKING, Any, AsyncIterable, Callable, Dict, Iterable, Optional, TypedDict, TypeVar, Union
 
 import numpy as np
 
@@ -14,6 +15,11 @@ from .hdf5 import Hdf5Scan
 from .header import HeaderLike, header_xml
 from .layout import is_ismrmrd
 from .messages import Acquisition
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # FIRE's clients send this for files that have no header and hold images only.
 NO_HEADER = "Dummy XML header"
@@ -53,20 +59,40 @@ def _array(source: Any) -> Any:
         raise ScanError(f"{os.fspath(source)}: cannot be read as .npy or .cfl: {error}") from None
 
 
-def make_scan(
-    source: Any,
-    trajectory: Any = None,
-    *,
-    header: Optional[HeaderLike] = None,
-    density: Any = None,
-    matrix: Optional[Numbers] = None,
-    fov: Optional[Numbers] = None,
-    trajectory_type: Optional[str] = None,
-    trajectory_unit: Optional[str] = None,
-    axes: Optional[AxisNames] = None,
-    noise: Any = None,
-    group: str = "dataset",
-) -> Scan:
+class ScanOptions(TypedDict, total=False):
+    """What make_scan() and reconstruct() take by keyword. `group` is "dataset" by default, all else None."""
+
+    header: Optional[HeaderLike]
+    density: Any
+    matrix: Optional[Numbers]
+    fov: Optional[Numbers]
+    trajectory_type: Optional[str]
+    trajectory_unit: Optional[str]
+    axes: Optional[AxisNames]
+    noise: Any
+    group: str
+
+
+def shows(*keywords: inspect.Parameter) -> Callable[[F], F]:
+    """Makes help() and editors show `keywords` one by one in the place of a function's **options."""
+
+    def show(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        setattr(function, "__signature__", signature.replace(parameters=[*own, *keywords]))
+        return function
+
+    return show
+
+
+SCAN_KEYWORDS = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="dataset" if name == "group" else None)
+    for name in ScanOptions.__annotations__
+]
+
+
+@shows(*SCAN_KEYWORDS)
+def make_scan(source: Any, trajectory: Any = None, **options: Unpack[ScanOptions]) -> Scan:
     """A Scan from anything.
 
     source:
@@ -78,16 +104,12 @@ def make_scan(
       `header`;
     - a Scan.
     """
-    options = {
-        "density": density,
-        "matrix": matrix,
-        "fov": fov,
-        "trajectory_type": trajectory_type,
-        "trajectory_unit": trajectory_unit,
-        "axes": axes,
-        "noise": noise,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    unknown = options.keys() - ScanOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"make_scan() got an unexpected keyword argument '{min(unknown)}'")
+    header, group = options.pop("header", None), options.pop("group", "dataset")
+    values: Dict[str, Any] = {**options}
+    given = {name: values[name] for name in ScanOptions.__annotations__ if values.get(name) is not None}
     is_file = _is_path(source)
     if is_file and not is_cfl(source) and not os.fspath(source).endswith(".npy"):
         _refuse(trajectory, given, "an ISMRMRD file has its own")

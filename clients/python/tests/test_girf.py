@@ -6,7 +6,7 @@ import pytest
 
 import echotrain
 from echotrain.__main__ import main
-from echotrain.girf import read_girf, write_girf
+from echotrain.commands.girf import read_girf, write_girf
 from echotrain.hdf5 import read_images
 
 FREQUENCIES = np.linspace(-20, 20, 41)

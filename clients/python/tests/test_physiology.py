@@ -5,7 +5,7 @@ import pytest
 
 import echotrain
 from echotrain.__main__ import main
-from echotrain.physiology import in_order, physiology_text, r_waves
+from echotrain.commands.physiology import in_order, physiology_text, r_waves
 
 WAVES = np.array([310.2, 1204.9, 1651.0, 2890.3, 3805.5])
 

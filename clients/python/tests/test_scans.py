@@ -1,5 +1,6 @@
 """What is sent for arrays and files, and what is refused."""
 
+import inspect
 import json
 import os
 import pathlib
@@ -363,3 +364,26 @@ def test_configs():
     assert encode_pipeline({}, "t") == codec.encode_config('{"token": "t"}\n')
     with pytest.raises(echotrain.ScanError, match="one line"):
         encode_pipeline("a", "t\nuse: b")
+
+
+def test_reconstruct_has_the_keywords_of_scans_and_servers():
+    def keywords(function):
+        return {each.name: each.default for each in inspect.signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY}
+
+    scan = keywords(echotrain.make_scan)
+    assert scan["group"] == "dataset" and {"header", "matrix", "noise"} <= set(scan)
+    for function in (echotrain.Client.reconstruct, echotrain.AsyncClient.reconstruct, echotrain.reconstruct):
+        assert scan.items() <= keywords(function).items()
+    server = {each.name: each.default for each in inspect.signature(echotrain.Client).parameters.values()}
+    assert server["port"] == 9002 and server.items() <= keywords(echotrain.reconstruct).items()
+
+
+def test_unknown_keywords_are_refused(tmp_path):
+    client, (readouts, header) = echotrain.Client(), sent(noise(2, 4, 8))
+    calls = (echotrain.make_scan, client.reconstruct, echotrain.AsyncClient().reconstruct, echotrain.reconstruct)
+    for call in calls:
+        for source in (noise(2, 4, 8), readouts, tmp_path / "scan.h5"):
+            with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+                call(source, colour=1, header=header)
+    with pytest.raises(TypeError, match="'colour'"):
+        echotrain.Client(colour=1)

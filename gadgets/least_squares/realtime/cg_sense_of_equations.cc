@@ -53,10 +53,7 @@ CgSenseOfEquations::Place& CgSenseOfEquations::place_for(const NormalEquations& 
 
 void CgSenseOfEquations::begin_mean(Place& place, const numerics::Shape& right) {
   const std::int64_t coils = right[0];
-  constexpr std::int64_t kMostCoils = 128;  // Walsh's correlations grow with the square of the coils
-  if (coils > kMostCoils)
-    throw ClientError(fmt::format(
-        "cg_sense_realtime: it is for up to {} channels, not {}; put coil_compression before it", kMostCoils, coils));
+  require_coils_for_maps(kName, coils);
   numerics::Context& compute = scan_->compute;
   const numerics::Shape all{coils + 1, right[1], right[2], right[3]};
   place.next = compute.allocate<cfloat>(all);

@@ -8,7 +8,7 @@
 
 #include "gadgets/least_squares/coil_maps_gadget.h"
 #include "gadgets/numerics/mri/coils/coil_maps.h"
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 
 namespace echotrain {
 namespace {
@@ -70,10 +70,7 @@ CgSenseRealtime::Workshop& CgSenseRealtime::workshop_for(std::uint16_t encoding,
           fmt::format("the number of channels changes within a scan, from {} to {}", found->second.coils, coils));
     return found->second;
   }
-  constexpr std::int64_t kMostCoils = 128;  // Walsh's correlations grow with the square of the coils
-  if (coils > kMostCoils)
-    throw ClientError(fmt::format(
-        "cg_sense_realtime: it is for up to {} channels, not {}; put coil_compression before it", kMostCoils, coils));
+  require_coils_for_maps(kName, coils);
   return workshops_
       .try_emplace(encoding, scan_->compute, geometries_.at(encoding).extents(), coils, of_data_.at(encoding),
                    of_lags_.at(encoding))

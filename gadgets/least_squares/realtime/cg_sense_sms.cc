@@ -20,27 +20,10 @@ numerics::Shape doubled_plane(const numerics::Shape& image) { return {2 * image[
 }  // namespace
 
 Parameters<CgSenseSms::Options> CgSenseSms::parameters() {
-  return sms_parameters<Options>()
-      .integer("iterations", &Options::iterations, 1, numerics::FixedCgOptions::kMostIterations,
-               "steps of each frame, whatever the residual is")
-      .number("lambda", &Options::lambda, 0, 100,
-              "weight of the difference to the frame before, relative to the largest value of the spectrum of F^H F of "
-              "all readouts of the frame on the doubled grid")
-      .number("tikhonov", &Options::tikhonov, 0, 100, "weight of the images' own size, likewise")
-      .number("accuracy", &Options::accuracy, 1e-6, 0.1, "relative RMS error of F^H d and F^H F")
-      .integer("average", &Options::average, 1, 1000,
-               "coil maps come from the mean of about so many frames; a frame's share then falls by 1 / average with "
-               "each frame after it")
-      .unit("frames")
-      .integer("refresh", &Options::refresh, 0, 1000000,
-               "the maps are made again after so many frames, and after the first 1, 2, 4, ... of `average`; 0: only "
-               "after these")
-      .unit("frames")
-      .integer("calibration", &Options::calibration, 8, 256,
-               "extent of the middle of k-space that coil maps are made from, per axis")
-      .unit("samples")
-      .integer("block", &Options::block, 1, numerics::kMostBlock, "extent of the neighbourhood of coil maps (Walsh)")
-      .unit("voxels");
+  return add_cg_sense_parameters(
+      sms_parameters<Options>(),
+      "the largest value of the spectrum of F^H F of all readouts of the frame on the doubled grid",
+      /*lines=*/false);
 }
 
 CgSenseSms::Workshop::Workshop(numerics::Context& compute, const Space& space, std::int64_t coil_count)
@@ -108,10 +91,7 @@ CgSenseSms::Workshop& CgSenseSms::workshop_for(std::uint16_t encoding, std::int6
           fmt::format("the number of channels changes within a scan, from {} to {}", found->second.coils, coils));
     return found->second;
   }
-  constexpr std::int64_t kMostCoils = 128;  // Walsh's correlations grow with the square of the coils
-  if (coils > kMostCoils)
-    throw ClientError(fmt::format("cg_sense_sms: it is for up to {} channels, not {}; put coil_compression before it",
-                                  kMostCoils, coils));
+  require_coils_for_maps(kName, coils);
   return workshops_.try_emplace(encoding, scan_->compute, spaces_.at(encoding), coils).first->second;
 }
 

@@ -47,15 +47,8 @@ namespace echotrain {
 /// inversion: SMS-NLINV", MRM 79, 2018; radial CAIPIRINHA: Yutzy et al., MRM 65, 2011.
 class CgSenseSms final : public Gadget<Readouts, CoilImages> {
  public:
-  struct Options : SmsOptions {
-    std::int64_t iterations = 20;
-    double lambda = 0.01;
-    double tikhonov = 0.001;
-    double accuracy = 1e-3;
-    std::int64_t average = 8;
-    std::int64_t refresh = 16;
-    std::int64_t calibration = 20;
-    std::int64_t block = 7;
+  struct Options : SmsOptions, CgSenseRealtimeOptions {
+    Options() : CgSenseRealtimeOptions{.iterations = 20, .tikhonov = 0.001} {}
   };
   static constexpr std::string_view kName = "cg_sense_sms";
   static constexpr std::string_view kSummary =

@@ -25,8 +25,9 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
 
 /// Blocks below kSmall [bytes] are allocated at the size asked for, without rounding: a scan may have tens of thousands
-/// of them, one for each open frame, say. kBeside: the allocator's overhead for such a block and its array.
-constexpr std::size_t kSmall = 4096, kBeside = 192;
+/// of them, one for each open frame, say. kBeside: the most that the allocator adds to such an aligned block; its array
+/// is charged by the heap account.
+constexpr std::size_t kSmall = 4096, kBeside = 80;
 
 #ifdef ECHOTRAIN_SANITIZED
 constexpr std::size_t kWorthKeeping = SIZE_MAX;  // never kept, so that sanitizers see use after release

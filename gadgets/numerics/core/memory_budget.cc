@@ -174,9 +174,15 @@ bool MemoryAccount::reserve(std::uint64_t bytes) {
 std::uint64_t MemoryAccount::used() const { return above_zero(balance_ + static_cast<std::int64_t>(reserved_.load())); }
 std::uint64_t MemoryAccount::borrowed() const { return above_zero(balance_); }
 
+namespace {
+/// What an account may borrow even of what is kept, so that nobody who needs little more than was reserved depends on
+/// what others have borrowed.
+std::uint64_t grace_of(std::uint64_t reserved) { return reserved / 4; }
+}  // namespace
+
 void MemoryAccount::take(std::uint64_t bytes) {
   const auto more = static_cast<std::uint64_t>(move(static_cast<std::int64_t>(bytes)));
-  if (more == 0 || budget_->take(more, budget_->kept())) return;
+  if (more == 0 || budget_->take(more, borrowed() <= grace_of(reserved_) ? 0 : budget_->kept())) return;
   budget_->add(more);
   give(bytes);
   refuse_more(*this, bytes);
@@ -191,8 +197,8 @@ void MemoryAccount::give(std::uint64_t bytes) noexcept {
 }
 
 void MemoryAccount::check() {
-  if (budget_->used() <= budget_->bound() || borrowed() == 0) return;
-  if (!budget_->make_room(0) && borrowed() > 0) refuse();
+  if (budget_->used() <= budget_->bound() || borrowed() <= grace_of(reserved_)) return;
+  if (!budget_->make_room(0) && borrowed() > grace_of(reserved_)) refuse();
 }
 
 void MemoryAccount::refuse() const { refuse_more(*this, 0); }

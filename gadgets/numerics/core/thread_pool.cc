@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/core/helper_limit.h"
 #include "gadgets/numerics/core/thread_scratch.h"
 
@@ -86,6 +87,7 @@ struct Job {
   HelperTime& group;  // the caller's own if it belongs to no group
   const bool grouped;
   const HelperLimit* const lender;  // null: as many helpers as there are
+  HeapAccount* const heap;          // the caller's: helpers allocate for it
   int helpers = 0;                  // guarded by the pool's mutex
   std::condition_variable left{};   // a helper has left the job; the caller waits for it
   std::atomic<std::int64_t> next{0};
@@ -301,7 +303,10 @@ struct ThreadPool::Impl {
       lock.unlock();
       if (nobody_watches) wake(1);
       const auto since = Clock::now();
-      job->run([&] { return Clock::now() - since >= (crowded || bounded ? kStep : kMostUncounted); });
+      {
+        const HeapScope allocates(job->heap);
+        job->run([&] { return Clock::now() - since >= (crowded || bounded ? kStep : kMostUncounted); });
+      }
       lock.lock();
       job->help(std::chrono::duration<double>(Clock::now() - since).count());
       --job->helpers;
@@ -347,7 +352,8 @@ void ThreadPool::parallel_for(std::int64_t n, std::int64_t grain,
           own_,
           group_ ? *group_ : own_,
           group_ != nullptr,
-          dynamic_cast<const HelperLimit*>(Yield::of_thread())};
+          dynamic_cast<const HelperLimit*>(Yield::of_thread()),
+          HeapAccount::of_thread()};
   impl_->add(job);
   do {
     job.run(never);

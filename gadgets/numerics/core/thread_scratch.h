@@ -8,6 +8,8 @@
 #include <new>
 #include <vector>
 
+#include "gadgets/numerics/core/heap_account.h"
+
 namespace echotrain::numerics {
 
 /// This thread's T for `User`, made at first use and destroyed when the thread ends. Throws std::bad_alloc when there
@@ -47,6 +49,7 @@ float* thread_scratch(std::size_t floats) {
   std::vector<Line>& memory = thread_value<User, std::vector<Line>>();
   const std::size_t needed = (floats + kPerLine - 1) / kPerLine;
   if (memory.size() < needed) {
+    const HeapScope uncharged(nullptr);
     memory = {};  // frees the old block before the new one is made
     memory.resize(needed);
   }

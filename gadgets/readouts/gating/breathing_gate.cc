@@ -86,12 +86,6 @@ std::string BreathingGate::nothing_told() const {
   return fmt::format("{} cannot tell breathing anywhere in the scan: {}", options_.who, reason(*verdicts_.begin()));
 }
 
-std::uint64_t BreathingGate::bytes() const {
-  std::uint64_t sum = 0;
-  for (const auto& [anatomy, navigator] : navigators_) sum += navigator.bytes();
-  return sum;
-}
-
 std::string BreathingGate::reason(Verdict verdict) const {
   switch (verdict) {
     case Verdict::without_centre:

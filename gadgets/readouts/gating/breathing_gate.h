@@ -53,8 +53,6 @@ class BreathingGate {
   std::optional<SelfNavigator::State> state(const Anatomy& anatomy, double time_ms) const;
   /// Why breathing could not be determined anywhere in the scan; empty: it could somewhere, or no readout asked.
   std::string nothing_told() const;
-  /// The approximate memory of all anatomies, without centres that wait.
-  std::uint64_t bytes() const;
 
  private:
   using Verdict = SelfNavigator::Verdict;

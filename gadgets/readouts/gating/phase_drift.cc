@@ -107,10 +107,4 @@ std::optional<double> PhaseDrift::phase(double time_ms) const {
 
 double PhaseDrift::window_ms() const { return bin_ms_ * static_cast<double>(kWidth); }
 
-std::uint64_t PhaseDrift::bytes() const {
-  constexpr std::uint64_t kNodeBytes = 48;  // overhead of a map's element
-  return sizeof(PhaseDrift) + lines_.size() * (kNodeBytes + sizeof(Line)) +
-         bins_.size() * (kNodeBytes + sizeof(Bin) + reference_.size() * sizeof(std::complex<double>));
-}
-
 }  // namespace echotrain

@@ -37,8 +37,6 @@ class PhaseDrift {
   /// window before the first centre, 0. `time_ms` lies at most four windows before the last call of judge().
   std::optional<double> phase(double time_ms) const;
   double window_ms() const;
-  /// The approximate memory of the kept data.
-  std::uint64_t bytes() const;
 
  private:
   struct Bin {

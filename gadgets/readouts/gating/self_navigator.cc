@@ -113,13 +113,6 @@ std::optional<SelfNavigator::State> SelfNavigator::state(double time_ms) const {
   return found->second[static_cast<std::size_t>(bin_at(time_ms) % stretch_)];
 }
 
-std::uint64_t SelfNavigator::bytes() const {
-  constexpr std::uint64_t kNodeBytes = 48;  // overhead of a map's element
-  const std::size_t coils = bins_.empty() ? 0 : bins_.begin()->second.sum.size();
-  return sizeof(SelfNavigator) + bins_.size() * (kNodeBytes + sizeof(Bin) + coils * sizeof(double)) +
-         states_.size() * static_cast<std::uint64_t>(stretch_) * sizeof(State);
-}
-
 void SelfNavigator::judge_stretch(std::int64_t stretch) {
   Signal signal;
   const Verdict verdict = find_signal(bins_.lower_bound(stretch * stretch_ - half_),

@@ -60,8 +60,6 @@ class SelfNavigator {
   void judge(double now_ms);
   /// The state at a time; empty: not judged yet, or more than eight stretches before the last call of judge().
   std::optional<State> state(double time_ms) const;
-  /// The approximate memory of the kept data.
-  std::uint64_t bytes() const;
 
  private:
   struct Bin {

@@ -13,14 +13,12 @@
 #include "gadgets/api/errors.h"
 #include "gadgets/numerics/mri/images/pixels.h"
 #include "gadgets/shared/incoming/meta_notes.h"
-#include "protocol/data/layout.h"
+#include "protocol/data/pixels.h"
 
 namespace echotrain {
 namespace {
 
 using numerics::PixelType;
-
-constexpr std::uint64_t kUncounted = 512;  // bytes of attributes and notes, which the frame's share pays
 
 /// The part of k-space that the limits of steps 1 and 2 name, as in Frame::acquired; no value without limits.
 std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encoding) {
@@ -114,7 +112,6 @@ CoilImages ImageInput::take(protocol::Image&& image) {
 
   if (series_.size() > UINT16_MAX) throw ClientError("the images are of more than 65,536 series and types");
   const auto frame = std::make_shared<Frame>();
-  frame->share = FrameShare(compute.account());
   frame->id = frames_++;
   frame->reference = reference_of(head);
   const std::pair<std::uint16_t, std::uint16_t> kind(head.image_series_index, head.image_type);
@@ -129,9 +126,7 @@ CoilImages ImageInput::take(protocol::Image&& image) {
   if (numerics::is_complex(static_cast<PixelType>(head.data_type))) frame->acquired = acquired_;
   frame->notes = notes_of(image.attributes);
   image.pixels = {};
-  // Gadgets hold frames back, whose attributes may be long, so attributes count towards the session's memory.
-  if (const std::uint64_t held = image.attributes.size() + bytes_of(frame->notes); held > kUncounted)
-    image.pixels.owner = compute.allocate_host<std::byte>({static_cast<std::int64_t>(held)}).memory();
+  image.attributes = std::string(image.attributes);  // a copy that the scan pays for: gadgets may hold the frame back
   frame->source = std::make_shared<protocol::Image>(std::move(image));
   out.frame = frame;
   return out;

@@ -39,13 +39,6 @@ std::map<std::string, std::string> notes_of(const std::string& attributes) {
   return notes;
 }
 
-std::uint64_t bytes_of(const std::map<std::string, std::string>& notes) {
-  constexpr std::uint64_t kNode = 112;
-  std::uint64_t bytes = 0;
-  for (const auto& [name, value] : notes) bytes += name.size() + value.size() + kNode;
-  return bytes;
-}
-
 void set_window(Frame& frame, double center, double width) {
   frame.notes["WindowCenter"] = fmt::format("{:g}", center);
   frame.notes["WindowWidth"] = fmt::format("{:g}", width);

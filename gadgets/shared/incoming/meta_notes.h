@@ -22,9 +22,6 @@ std::vector<std::string> values_of(const std::string& note);
 /// pass through a server. Empty for text that is no ismrmrdMeta document.
 std::map<std::string, std::string> notes_of(const std::string& attributes);
 
-/// The memory of notes [bytes].
-std::uint64_t bytes_of(const std::map<std::string, std::string>& notes);
-
 /// Sets the window of values that a viewer shows. Removes an inherited IceMiniHead, which describes the window of the
 /// old values.
 void set_window(Frame& frame, double center, double width);

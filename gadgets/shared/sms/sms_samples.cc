@@ -15,7 +15,6 @@
 namespace echotrain {
 namespace {
 
-constexpr std::uint64_t kLump = 64;  // overhead in bytes of the allocations of a batch
 constexpr double kLargest = 0.5005;  // cycles/pixel; a hair beyond the edge is rounding in the sender
 
 /// The ramps of readouts, each as if it were the only one; rotated copies of the previous one have the same ramp.
@@ -68,8 +67,6 @@ void SmsFrame::add(Readouts&& readouts, const SmsEncoding& encoding, bool from_d
   decltype(readouts.heads)().swap(readouts.heads);  // keeps only memory that the session's budget counts
   compute.check_stop();
   batches_.push_back(std::move(readouts));
-  of_phases_ += phases.capacity() * sizeof(std::uint16_t) + kLump;
-  paid_.grow_to(batches_.capacity() * sizeof(Readouts) + phases_.capacity() * sizeof(phases) + of_phases_);
 }
 
 std::vector<SmsSamples> SmsFrame::sorted(const Space& space, std::int64_t slices, numerics::Context& compute,
@@ -82,8 +79,8 @@ std::vector<SmsSamples> SmsFrame::sorted(const Space& space, std::int64_t slices
       of_phase(phase).count += batches_[b].data.shape()[2];
       samples += batches_[b].data.shape()[2];
     }
-  numerics::MemoryShare work(compute.account());
-  work.grow_to(static_cast<std::uint64_t>(samples) * (2 * sizeof(double) + sizeof(float)));
+  numerics::MemoryShare(compute.account())
+      .grow_to(static_cast<std::uint64_t>(samples) * (2 * sizeof(double) + sizeof(float)));  // makes room for it
   std::vector<std::vector<double>> coordinates(out.size());
   std::vector<std::vector<float>> weights(out.size());
   for (std::size_t n = 0; n < out.size(); ++n) {

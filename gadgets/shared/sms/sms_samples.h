@@ -49,7 +49,7 @@ struct SmsTally {
 class SmsFrame {
  public:
   /// gadget: its name, for errors; it must outlive this.
-  SmsFrame(std::string_view gadget, numerics::Context& compute) : gadget_(gadget), paid_(compute.account()) {}
+  explicit SmsFrame(std::string_view gadget) : gadget_(gadget) {}
   /// Adds readouts. Throws ClientError when the number of channels changes, or when positions are missing.
   void add(Readouts&& readouts, const SmsEncoding& encoding, bool from_data, numerics::Context& compute);
   bool empty() const { return batches_.empty(); }
@@ -70,8 +70,6 @@ class SmsFrame {
   std::vector<Readouts> batches_;
   std::vector<std::vector<std::uint16_t>> phases_;  // for each batch's readouts
   std::int64_t largest_counter_ = 0;
-  std::uint64_t of_phases_ = 0;  // bytes of the elements of phases_
-  numerics::MemoryShare paid_;   // for batches_, without their arrays, and for phases_
 };
 
 }  // namespace echotrain

@@ -80,7 +80,7 @@ void SmsScan::process(Readouts&& readouts, const Whole& whole) {
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const std::shared_ptr<const Frame> frame = readouts.frame;
   if (readouts.first) open_.erase(frame->id);
-  SmsFrame& open = open_.try_emplace(frame->id, gadget_, scan_->compute).first->second;
+  SmsFrame& open = open_.try_emplace(frame->id, gadget_).first->second;
   const bool last = readouts.last;
   const SmsSpace& space = spaces_.at(frame->key.encoding);
   if (frame->key.slice >= space.sets)  // its images would have the numbers of another set's images

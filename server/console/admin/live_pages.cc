@@ -10,10 +10,10 @@
 
 #include "protocol/data/text.h"
 #include "server/base/log.h"
-#include "server/console/admin/page_files.h"
 #include "server/console/live/diagnosis_json.h"
 #include "server/console/live/image_view.h"
 #include "server/console/live/live_scan_registry.h"
+#include "server/console/page/page_files.h"
 #include "server/console/pipelines/pipelines_json.h"
 #include "server/net/identity.h"
 
@@ -49,6 +49,7 @@ std::string_view type_of(std::string_view name) {
   if (name.ends_with(".css")) return "text/css; charset=utf-8";
   if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
   if (name.ends_with(".svg")) return "image/svg+xml";
+  if (name.ends_with(".png")) return "image/png";
   return "text/plain; charset=utf-8";
 }
 
@@ -58,7 +59,7 @@ AdminPage file_page(std::string_view name) {
     if (file.name == name) {
       AdminPage page;
       page.content_type = type_of(name);
-      page.body = file.text;
+      page.body = file.bytes;
       page.headers = {{"Content-Security-Policy", std::string(kPolicy)}, {"Referrer-Policy", "no-referrer"}};
       return page;
     }

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "gadgets/numerics/core/device_memory.h"
-#include "gadgets/shared/operator_cache.h"
-#include "gadgets/shared/plan_cache.h"
+#include "gadgets/shared/cache/operator_cache.h"
+#include "gadgets/shared/cache/plan_cache.h"
 #include "server/dicom/dicom_output.h"
 #include "server/scan/queries.h"
 

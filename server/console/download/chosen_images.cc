@@ -21,8 +21,6 @@ std::map<std::uint16_t, std::vector<std::size_t>> ChosenImages::by_series() cons
   return all;
 }
 
-bool is_complex(const protocol::ImageHeader& head) { return head.data_type == 7 || head.data_type == 8; }
-
 std::string channel_suffix(const protocol::ImageHeader& head, std::size_t channel) {
   return head.channels > 1 ? fmt::format("_c{:02}", channel) : std::string();
 }

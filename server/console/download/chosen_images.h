@@ -30,7 +30,6 @@ class ChosenImages {
   std::vector<protocol::ImageHeader> heads_;
 };
 
-bool is_complex(const protocol::ImageHeader& head);
 /// Returns "_c02" where there are several channels, else nothing.
 std::string channel_suffix(const protocol::ImageHeader& head, std::size_t channel);
 

@@ -42,7 +42,8 @@ std::uint64_t needs(const std::vector<std::shared_ptr<const KeptImage>>& images,
   for (const auto& one : images) {
     const protocol::ImageHeader& head = one->image.head;
     const std::uint64_t plane = std::uint64_t{head.matrix_size[0]} * head.matrix_size[1];
-    const std::uint64_t planes = std::uint64_t{head.matrix_size[2]} * head.channels * (is_complex(head) ? 2 : 1);
+    const std::uint64_t planes =
+        std::uint64_t{head.matrix_size[2]} * head.channels * (protocol::is_complex(head) ? 2 : 1);
     lists += kOfFile * planes;
     if (format == "nifti") largest = std::max(largest, plane * 2 * sizeof(float));            // values, bytes
     if (format == "png") largest = std::max(largest, plane * 8);                              // values, grey, PNG

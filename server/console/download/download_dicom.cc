@@ -35,7 +35,8 @@ class DicomDownload final : public ZipDownload {
         const protocol::ImageHeader& head = images_.head(place.number);
         order_.push_back({place.number, instance});
         instance += head.matrix_size[2];
-        const std::uint64_t planes = std::uint64_t{head.channels} * head.matrix_size[2] * (is_complex(head) ? 2 : 1);
+        const std::uint64_t planes =
+            std::uint64_t{head.channels} * head.matrix_size[2] * (protocol::is_complex(head) ? 2 : 1);
         files += planes;
         bytes += planes * (std::uint64_t{2} * head.matrix_size[0] * head.matrix_size[1] + 8192);
       }

@@ -23,9 +23,10 @@ class NiftiDownload final : public ZipDownload {
       for (std::size_t channel = 0; channel < head.channels; ++channel) {
         const std::string name = fmt::format("scan_{}_series_{}{}", scan_, index, channel_suffix(head, channel));
         for (const ViewPart part : {ViewPart::magnitude, ViewPart::phase}) {
-          if (part == ViewPart::phase && !is_complex(head)) continue;
+          if (part == ViewPart::phase && !protocol::is_complex(head)) continue;
           const char* which = part == ViewPart::phase ? "_phase" : "_magnitude";
-          files_.push_back({series_.size() - 1, channel, part, name + (is_complex(head) ? which : "") + ".nii"});
+          files_.push_back(
+              {series_.size() - 1, channel, part, name + (protocol::is_complex(head) ? which : "") + ".nii"});
           const auto& size = series.arrangement.shape.size;
           bytes += std::uint64_t{sizeof(float)} * size[0] * size[1] * size[2] * size[3];
         }

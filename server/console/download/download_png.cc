@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "server/console/download/chosen_images.h"
@@ -39,13 +38,7 @@ class Magnitudes {
   std::uint64_t all_ = 0;
 };
 
-std::string png_of(const std::vector<float>& values, std::size_t width, std::size_t height, float low, float high) {
-  const float scale = high > low ? 255 / (high - low) : 0;
-  std::vector<std::uint8_t> grey(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float level = (values[i] - low) * scale;
-    grey[i] = level >= 255 ? 255 : level > 0 ? static_cast<std::uint8_t>(std::lround(level)) : 0;  // not a number: 0
-  }
+std::string png_of(const std::vector<std::uint8_t>& grey, std::size_t width, std::size_t height) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.width = static_cast<png_uint_32>(width);
@@ -100,15 +93,17 @@ class PngDownload final : public ZipDownload {
       std::string name = fmt::format("series_{}_{:04}{}", series.index, number_ + 1,
                                      channel_suffix(head, plane_ / head.matrix_size[2]));
       if (head.matrix_size[2] > 1) name += fmt::format("_z{:03}", plane_ % head.matrix_size[2]);
-      const auto [low, high] = window_of(head);
-      piece = zip_.file(name + ".png", png_of(values, head.matrix_size[0], head.matrix_size[1], low, high));
+      const protocol::PixelPart part =
+          protocol::is_complex(head) ? ViewPart::magnitude : protocol::part_of(head.image_type);
+      piece = zip_.file(name + ".png", png_of(protocol::to_grey(values, protocol::grey_window(part, shown_)),
+                                              head.matrix_size[0], head.matrix_size[1]));
     }
     if (++plane_ < planes) return true;
     plane_ = 0;
     if (++number_ < series.numbers.size()) return true;
     number_ = 0;
     if (measuring_) {
-      high_ = magnitudes_.quantile(0.995);
+      shown_ = magnitudes_.quantile(protocol::kShownShare);
     } else {
       ++at_;
       magnitudes_ = {};
@@ -117,27 +112,13 @@ class PngDownload final : public ZipDownload {
     return true;
   }
 
-  std::pair<float, float> window_of(const protocol::ImageHeader& head) const {
-    constexpr float kPi = std::numbers::pi_v<float>;
-    if (is_complex(head)) return {0, high_};
-    switch (head.image_type) {
-      case 2:  // phase
-        return {-kPi, kPi};
-      case 3:  // real
-      case 4:  // imaginary
-        return {-high_, high_};
-      default:
-        return {0, high_};
-    }
-  }
-
   const std::uint64_t scan_;
   const ChosenImages images_;
   std::vector<Series> series_;
   std::size_t at_ = 0, number_ = 0, plane_ = 0;
   bool measuring_ = true;
   Magnitudes magnitudes_;
-  float high_ = 0;
+  float shown_ = 0;
 };
 
 }  // namespace

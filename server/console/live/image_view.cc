@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <complex>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
-
-#include "protocol/data/layout.h"
 
 namespace echotrain::server {
 
@@ -20,57 +17,14 @@ struct Plane {
   std::vector<float> values;
 };
 
-template <class T>
-void read(std::span<const std::byte> bytes, std::size_t first, ViewPart part, std::vector<float>& to) {
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    T value{};
-    std::memcpy(&value, bytes.data() + (first + i) * sizeof(T), sizeof(T));
-    if constexpr (requires { value.imag(); })
-      to[i] = static_cast<float>(part == ViewPart::phase ? std::arg(value) : std::abs(value));
-    else
-      to[i] = static_cast<float>(value);
-  }
-}
-
-bool is_complex(const protocol::ImageHeader& head) { return head.data_type == 7 || head.data_type == 8; }
-
 Plane plane_of(const protocol::Image& image, std::size_t channel, std::size_t z, ViewPart part) {
   const protocol::ImageHeader& head = image.head;
   Plane plane{head.matrix_size[0], head.matrix_size[1], {}};
   const std::size_t size = plane.width * plane.height, first = (channel * head.matrix_size[2] + z) * size;
-  const std::span<const std::byte> bytes = image.pixels.bytes;
   const std::size_t each = protocol::bytes_per_pixel(head.data_type);
   // Nothing is sent of an image that has fewer pixels than its header says: the header alone must not take memory.
-  if (each == 0 || (first + size) * each > bytes.size()) return {};
-  plane.values.resize(size);
-  switch (head.data_type) {
-    case 1:
-      read<std::uint16_t>(bytes, first, part, plane.values);
-      break;
-    case 2:
-      read<std::int16_t>(bytes, first, part, plane.values);
-      break;
-    case 3:
-      read<std::uint32_t>(bytes, first, part, plane.values);
-      break;
-    case 4:
-      read<std::int32_t>(bytes, first, part, plane.values);
-      break;
-    case 5:
-      read<float>(bytes, first, part, plane.values);
-      break;
-    case 6:
-      read<double>(bytes, first, part, plane.values);
-      break;
-    case 7:
-      read<std::complex<float>>(bytes, first, part, plane.values);
-      break;
-    case 8:
-      read<std::complex<double>>(bytes, first, part, plane.values);
-      break;
-    default:
-      break;
-  }
+  if (each == 0 || (first + size) * each > image.pixels.bytes.size()) return {};
+  plane.values = protocol::pixel_values(image.pixels, head.data_type, first, size, part);
   return plane;
 }
 
@@ -103,7 +57,7 @@ const char* type_name(const protocol::ImageHeader& head) {
     case 5:
       return "complex";
     default:
-      return is_complex(head) ? "complex" : "image";
+      return protocol::is_complex(head) ? "complex" : "image";
   }
 }
 
@@ -121,7 +75,7 @@ nlohmann::ordered_json json_of(const KeptImage& kept) {
           {"series", head.image_series_index},
           {"index", head.image_index},
           {"type", type_name(head)},
-          {"complex", is_complex(head)},
+          {"complex", protocol::is_complex(head)},
           {"slice", head.slice},
           {"contrast", head.contrast},
           {"phase", head.phase},
@@ -153,7 +107,7 @@ std::string view_of(const KeptImage& kept, const ViewRequest& wish) {
     return std::min(static_cast<std::size_t>(std::max(0, value)), std::max<std::size_t>(1, count) - 1);
   };
   const std::size_t channel = within(wish.channel, head.channels), z = within(wish.z, head.matrix_size[2]);
-  const bool phases = is_complex(head) ? wish.part == ViewPart::phase : head.image_type == 2;
+  const bool phases = protocol::is_complex(head) ? wish.part == ViewPart::phase : head.image_type == 2;
   Plane plane = plane_of(kept.image, channel, z, wish.part);
   float low = std::numeric_limits<float>::infinity(), high = -low;
   for (const float value : plane.values)

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "protocol/data/pixels.h"
 #include "server/console/live/recent_images.h"
 
 namespace echotrain::server {
 
-enum class ViewPart { magnitude, phase };
+using ViewPart = protocol::PixelPart;
 
 struct ViewRequest {
   int channel = 0, z = 0;               ///< what is beyond the image is its last one

@@ -8,7 +8,7 @@
 
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/shared/scan_view.h"
+#include "gadgets/shared/program/scan_view.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/meta.h"
 #include "protocol/data/text.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "protocol/data/layout.h"
+#include "protocol/data/pixels.h"
 
 namespace echotrain::server {
 

@@ -15,7 +15,7 @@
 #include "gadgets/api/items.h"
 #include "gadgets/engine/chain/gadget_clock.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/shared/scan_view.h"
+#include "gadgets/shared/program/scan_view.h"
 #include "protocol/data/header.h"
 #include "protocol/data/messages.h"
 #include "server/console/live/heart_intervals.h"

@@ -50,6 +50,7 @@ export class Pipelines {
     return make(
       "li",
       {},
+      one.picture && make("img", { src: one.picture, alt: "", loading: "lazy" }),
       make("button", { type: "button", "aria-pressed": "false", "data-pipeline": one.name, click: open }, one.name),
       make("p", { class: "quiet" }, one.description),
     );
@@ -80,6 +81,7 @@ export class Pipelines {
     byId("pipeline").replaceChildren(
       make("h3", { id: "pipeline-name" }, one.name),
       make("p", {}, one.description),
+      one.picture ? make("img", { src: one.picture, alt: `an image of ${one.name}` }) : "",
       one.aliases.length > 0 ? make("p", { class: "quiet" }, `also ${one.aliases.join(", ")}`) : "",
       graph(one),
       make("h3", {}, "Text"),

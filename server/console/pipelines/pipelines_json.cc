@@ -1,6 +1,10 @@
 #include "server/console/pipelines/pipelines_json.h"
 
+#include <fmt/ranges.h>
+#include <openssl/sha.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +12,7 @@
 
 #include "gadgets/engine/host/exposed_parameters.h"
 #include "protocol/data/text.h"
+#include "server/console/page/page_files.h"
 #include "server/console/pipelines/chain_json.h"
 
 namespace echotrain::server {
@@ -19,10 +24,21 @@ using nlohmann::ordered_json;
 /// Texts of files and of clients may be no UTF-8.
 std::string dump(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
+/// Returns the name of the page's file that shows an image of a shipped pipeline; null for another one.
+ordered_json picture_of(const config::PipelineSpec& spec) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(spec.text.data()), spec.text.size(), digest.data());
+  const std::string name = fmt::format("{:02x}.png", fmt::join(digest, ""));
+  for (const PageFile& file : page_files())
+    if (file.name == name) return name;
+  return nullptr;
+}
+
 ordered_json summary_json(const config::PipelineSpec& spec) {
   return {{"name", spec.name},
           {"description", spec.description},
           {"aliases", spec.aliases},
+          {"picture", picture_of(spec)},
           {"input", spec.input == config::Input::images ? "images" : "readouts"}};
 }
 

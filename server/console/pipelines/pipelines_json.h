@@ -14,7 +14,7 @@ namespace echotrain::server {
 /// The longest text that is checked. The longest shipped pipeline has 6 KiB.
 inline constexpr std::size_t kLongestPipelineText = protocol::kServerLimits.config_text_bytes;
 
-/// Returns all pipelines by name, with their descriptions.
+/// Returns all pipelines by name, with their descriptions and, of shipped ones, the page's files that show an image.
 std::string pipelines_json(const PipelineCatalogue& catalogue);
 
 /// Returns one of them, by name or alias: its text, the graph of its gadgets (chain_json.h), what it exposes to hosts.

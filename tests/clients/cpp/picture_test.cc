@@ -38,12 +38,6 @@ TEST(Png, HoldsThePixelsThatWereWritten) {
   EXPECT_THROW(write_png(folder / "no" / "p.png", 3, 2, pixels), std::runtime_error);
 }
 
-TEST(Png, GreyLevelsAreClampedAndRounded) {
-  const std::vector<float> values = {-1, 0, 1, 2, 3, NAN, 1.004f};
-  EXPECT_EQ(to_grey(values, 0, 2), (std::vector<std::uint8_t>{0, 0, 128, 255, 255, 0, 128}));
-  EXPECT_EQ(to_grey(values, 1, 1), std::vector<std::uint8_t>(7, 0));
-}
-
 TEST(Png, PercentileIgnoresOutliersAndNan) {
   std::vector<float> values(1000, 2);
   values[3] = 1000;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "protocol/data/header.h"
-#include "protocol/data/layout.h"
 #include "protocol/data/messages.h"
+#include "protocol/data/pixels.h"
 #include "tests/fuzz/semantic/choices.h"
 
 namespace echotrain::fuzz {

@@ -42,7 +42,7 @@ struct Filled {
   Outcome out;
 };
 
-class PutBackTest : public OnBackend {
+class PutBackTest : public OnEachBackend {
  protected:
   /// What cartesian_kspace gives for a split of the scan. Images must be the same without a tap, when one gadget may
   /// do all the work.

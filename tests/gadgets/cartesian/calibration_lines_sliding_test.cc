@@ -42,7 +42,7 @@ struct Slid {
   Outcome out;
 };
 
-class SlidingCalibrationTest : public OnBackend {
+class SlidingCalibrationTest : public OnEachBackend {
  protected:
   Slid slid(const protocol::Header& h, const std::vector<Acquisition>& scan, const std::string& chosen,
             const RunOptions& chosen_run) const {

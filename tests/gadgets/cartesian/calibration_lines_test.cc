@@ -76,7 +76,7 @@ std::vector<cfloat> as_block(const std::vector<Acquisition>& scan, const std::ve
   return out;
 }
 
-class CalibrationLinesTest : public OnBackend {
+class CalibrationLinesTest : public OnEachBackend {
  protected:
   /// The same for every split into batches.
   Blocks any_split(const protocol::Header& h, const std::vector<Acquisition>& scan,

@@ -68,7 +68,7 @@ std::string meta(const protocol::Image& image, const std::string& name) {
 // float32 transforms of random data are good to some 1e-7; 1e-5 is the promise.
 constexpr double kExact = 1e-5;
 
-using CartesianTest = OnBackend;
+using CartesianTest = OnEachBackend;
 
 TEST_P(CartesianTest, MatricesAndFieldsOfView) {
   struct Case {

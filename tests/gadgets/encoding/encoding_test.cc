@@ -86,7 +86,7 @@ struct CoilScene {
   }
 };
 
-using EncodingTest = OnBackend;
+using EncodingTest = OnEachBackend;
 
 TEST_P(EncodingTest, UndersampledScansGiveTheObject) {
   struct Case {

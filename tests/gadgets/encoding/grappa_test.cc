@@ -46,7 +46,7 @@ std::string exact(const SceneCase& c) {
   return std::string("regularization: 1e-6") + (c.n[2] > 1 ? ", kernel_x: 3, kernel_y: 2, kernel_z: 2" : "");
 }
 
-using GrappaTest = OnBackend;
+using GrappaTest = OnEachBackend;
 
 TEST_P(GrappaTest, ImagesAreThoseOfAllLines) {
   for (const SceneCase& c : scene_cases()) {

@@ -30,7 +30,7 @@ SampledLines every_second(int first) {
 
 const numerics::LineGeometry kGeometry{{1, 32, 16}, {1, 32, 16}, {1, 32, 16}, numerics::Direction::inverse};
 
-class ParallelWeightsTest : public OnBackend {
+class ParallelWeightsTest : public OnEachBackend {
  protected:
   numerics::Context& compute() {
     if (!compute_) compute_.emplace(GetParam(), test_resources());

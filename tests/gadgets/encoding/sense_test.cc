@@ -10,7 +10,7 @@ std::string sense_with(const std::string& options) {
   return yaml("  - cartesian_kspace\n  - sense: {" + options + "}\n  - image\n");
 }
 
-using SenseTest = OnBackend;
+using SenseTest = OnEachBackend;
 
 TEST_P(SenseTest, ImagesAreThoseOfAllLines) {
   struct Case {

@@ -27,7 +27,7 @@ std::vector<float> image_of(const Outcome& out) {
   return out.images.empty() ? std::vector<float>{} : pixels<float>(out.images[0]);
 }
 
-using AcceleratedChainTest = OnBackend;
+using AcceleratedChainTest = OnEachBackend;
 
 TEST_P(AcceleratedChainTest, TheHeaderChooses) {
   const ParallelScene scene({32, 32, 1}, 4);

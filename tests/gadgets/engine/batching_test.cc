@@ -52,7 +52,7 @@ void expect_same(const std::string& text, const protocol::Header& h, const std::
   }
 }
 
-using BatchingTest = OnBackend;
+using BatchingTest = OnEachBackend;
 
 TEST_P(BatchingTest, Cartesian) {
   // Two interleaved slices, two averages, two repetitions, and noise readouts before and in the middle.

@@ -26,7 +26,7 @@ std::vector<Acquisition> radial_scan() {
   return scan;
 }
 
-class DeviceTest : public OnBackend {};
+class DeviceTest : public OnEachBackend {};
 
 TEST_P(DeviceTest, OnlyImagesComeBack) {
   RunOptions options = here();

@@ -3,31 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
+#include "tests/gadgets/exposing.h"
 
 namespace echotrain {
 namespace {
 
-using config::ConfigError;
 using ::testing::AllOf;
+using testing::error_of;
+using testing::exposing;
 using ::testing::HasSubstr;
+using testing::spec_of;
 using ::testing::StartsWith;
-
-std::string exposing(const std::string& entries, const std::string& denoise = "denoise") {
-  return "echotrain: 1\nname: quiet\ndescription: Less noise\ninput: images\nexpose:\n" + entries + "pipeline:\n  - " +
-         denoise + "\n  - image\n";
-}
-
-config::PipelineSpec spec_of(const std::string& text) { return config::read_pipeline(text, "p.yaml"); }
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "none";
-}
 
 std::string expose_error(const std::string& entries, const std::string& denoise = "denoise") {
   return error_of([&] { exposed_of(spec_of(exposing(entries, denoise)), Registry::builtin()); });

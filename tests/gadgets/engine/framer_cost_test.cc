@@ -1,6 +1,7 @@
 // The cost of grouping readouts is the same for each, however many frames are open and however large they are.
 #include "gadgets/engine/framer.h"
 #include "gadgets/engine/open_frames.h"
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "tests/gadgets/heap.h"
 #include "tests/gadgets/scan.h"
@@ -107,21 +108,25 @@ TEST(FramerCostTest, OpenFramesPayForTheHeapThatTheyTake) {
     numerics::Context compute(Backend::cpu, test_resources());
     Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml")), compute,
                       {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
+    numerics::HeapAccount allocated(compute.account());
+    const numerics::HeapScope scope(&allocated);
     pipeline.start(header({.encoded = {1, 8, 1}}));
     const auto push = [&](std::size_t begin) {
       std::vector<Acquisition> batch;
       for (std::size_t i = begin; i < begin + kBatch; ++i) batch.push_back(opening(i));
       pipeline.push(std::move(batch));
     };
+    const auto used = [&] {
+      allocated.check();
+      return compute.account()->used();
+    };
     push(0);
-    const std::uint64_t heap = heap_bytes(), paid = compute.account()->used();
+    const std::uint64_t heap = heap_bytes(), paid = used();
     for (std::size_t i = kBatch; i < kOpened; i += kBatch) push(i);
-    const auto taken = static_cast<double>(heap_bytes() - heap),
-               counted = static_cast<double>(compute.account()->used() - paid);
-    // Counts are of sizes with a lump for what the allocator adds, which may be 5 % short. Twice what is taken would
-    // refuse scans for which there is memory. 2 KiB a frame were measured, and 9.5 before frames were made smaller.
+    const auto taken = static_cast<double>(heap_bytes() - heap), counted = static_cast<double>(used() - paid);
+    // Blocks are counted at what the allocator takes, arrays at their sizes with a lump for what it may add.
     EXPECT_GE(counted / taken, 0.95) << taken / kOpened << " bytes per frame";
-    EXPECT_LE(counted / taken, 2);
+    EXPECT_LE(counted / taken, 1.15);
     EXPECT_LE(taken / kOpened, 4000);
     pipeline.finish(End::truncated);
   }

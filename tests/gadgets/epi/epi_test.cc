@@ -43,7 +43,7 @@ std::vector<double> magnitudes(const std::vector<T>& values) {
 // The Gaussians reach 1e-4 of their energy beyond the points that ramps leave; float32 is good to 1e-6.
 constexpr double kGood = 2e-3;
 
-using EpiTest = OnBackend;
+using EpiTest = OnEachBackend;
 
 TEST_P(EpiTest, RampsAndTheOddEvenPhaseAreTakenOut) {
   const EpiScan scan({.constant = {0.4, 0.4}, .slope = {-0.09, -0.09}});

@@ -111,7 +111,7 @@ std::string note_of(const protocol::Image& image, const std::string& name) {
   return image.attributes.substr(begin, image.attributes.find('<', begin) - begin);
 }
 
-using SliceGrappaTest = OnBackend;
+using SliceGrappaTest = OnEachBackend;
 
 // Weights are float32, and slices that are seen alike to a tenth; Gaussians reach 1e-5 of their energy over the edges.
 constexpr double kApartGood = 2e-3;

@@ -35,7 +35,7 @@ protocol::Image blips(const std::string& polarity, int repetition, int slice = 0
 /// for what UnwarpTest leaves.
 constexpr double kWithin = 0.07;
 
-class BlipUpDownTest : public OnBackend {
+class BlipUpDownTest : public OnEachBackend {
  protected:
   Outcome correct(std::vector<protocol::Image> images, const std::string& parameters = "") const {
     return run_images("  - blip_up_down: {" + parameters + "}\n  - image: {component: complex}\n", std::move(images),

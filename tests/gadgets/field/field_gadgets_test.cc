@@ -30,7 +30,7 @@ protocol::Image echo(double late, int contrast, int slice = 0) {
   return image;
 }
 
-class FieldGadgetsTest : public OnBackend {
+class FieldGadgetsTest : public OnEachBackend {
  protected:
   Outcome map(const std::string& parameters, std::vector<protocol::Image> images) const {
     return run_images("  - field_map: {" + parameters + "}\n  - image: {component: real}\n", std::move(images), here());

@@ -66,7 +66,7 @@ std::string gridded_with(const std::string& field, const std::string& gridding =
               gridding + "}}\n  - image: {component: complex}\n");
 }
 
-using OffResonanceGadgetTest = OnBackend;
+using OffResonanceGadgetTest = OnEachBackend;
 
 // The image is the sum over samples by its definition, however the readouts come.
 TEST_P(OffResonanceGadgetTest, GriddingIsTheConjugatePhaseSum) {

@@ -53,7 +53,7 @@ std::vector<cfloat> only_image(const Outcome& out) {
   return pixels<cfloat>(out.images.at(0));
 }
 
-using CoilCombineTest = OnBackend;
+using CoilCombineTest = OnEachBackend;
 
 TEST_P(CoilCombineTest, AdaptiveGivesTheObjectWithItsPhase) {
   for (const std::array<int, 3> n : {std::array{40, 37, 1}, {20, 21, 17}})

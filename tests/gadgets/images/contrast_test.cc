@@ -11,7 +11,7 @@
 namespace echotrain::testing {
 namespace {
 
-using ContrastTest = OnBackend;
+using ContrastTest = OnEachBackend;
 ECHOTRAIN_ON_BACKENDS(ContrastTest);
 
 TEST_P(ContrastTest, InvertedIsTheSeriesMaximumMinusTheValue) {

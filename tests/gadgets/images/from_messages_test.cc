@@ -6,7 +6,7 @@
 namespace echotrain::testing {
 namespace {
 
-using FromMessagesTest = OnBackend;
+using FromMessagesTest = OnEachBackend;
 ECHOTRAIN_ON_BACKENDS(FromMessagesTest);
 
 TEST_P(FromMessagesTest, AClientsImagesGoOnAsTheyWouldHave) {

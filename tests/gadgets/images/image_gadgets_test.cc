@@ -128,7 +128,7 @@ Pose tilted(Pose pose) {
   return pose;
 }
 
-using OrientTest = OnBackend;
+using OrientTest = OnEachBackend;
 
 TEST_P(OrientTest, EveryVoxelKeepsItsPlaceAndViewersShowItUpright) {
   const Vec l{1, 0, 0}, p{0, 1, 0}, s{0, 0, 1};
@@ -185,7 +185,7 @@ TEST_P(OrientTest, WithoutDirectionsNothingIsTurned) {
 
 ECHOTRAIN_ON_BACKENDS(OrientTest);
 
-using StackSlicesTest = OnBackend;
+using StackSlicesTest = OnEachBackend;
 
 struct MultiSlice {
   std::vector<Acquisition> scan;
@@ -284,7 +284,7 @@ TEST_P(StackSlicesTest, VolumesPassAsTheyAre) {
 
 ECHOTRAIN_ON_BACKENDS(StackSlicesTest);
 
-using ResizeTest = OnBackend;
+using ResizeTest = OnEachBackend;
 
 /// sum_k exp(2 pi i k r / m) 1/n sum_s image[s] exp(-2 pi i k s / n) along an axis, k of both within both, centres at
 /// floor(n/2), then the middle `kept`: in float64, one axis after the other.
@@ -362,7 +362,7 @@ TEST_P(ResizeTest, ASliceHasNoDepthToInterpolate) {
 
 ECHOTRAIN_ON_BACKENDS(ResizeTest);
 
-using AverageTest = OnBackend;
+using AverageTest = OnEachBackend;
 
 TEST_P(AverageTest, ImagesCountByTheirReadouts) {
   // Two averages, of 6 and 3 lines of the same 6-line frame: a frame of its own each.
@@ -429,7 +429,7 @@ TEST_P(AverageTest, OnlyTheNamedCounterIsAveragedOver) {
 
 ECHOTRAIN_ON_BACKENDS(AverageTest);
 
-using ScaleTest = OnBackend;
+using ScaleTest = OnEachBackend;
 
 TEST_P(ScaleTest, TheFirstImageDecidesForTheSeries) {
   std::mt19937 random(51);

@@ -44,7 +44,7 @@ protocol::Image only(const Outcome& out) {
 
 protocol::Header small() { return header({.encoded = {6, 4, 1}}); }
 
-using ImageTest = OnBackend;
+using ImageTest = OnEachBackend;
 
 TEST_P(ImageTest, ComponentsOfTheComplexImage) {
   const auto complex = only(run(image_yaml("component: complex"), small(), random_scan(), here()));

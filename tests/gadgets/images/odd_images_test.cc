@@ -39,7 +39,7 @@ std::string attribute(const protocol::Image& image, const char* name) {
 
 std::string none_if_zero(std::uint64_t count) { return count == 0 ? "" : std::to_string(count); }
 
-class OddImagesTest : public OnBackend {};
+class OddImagesTest : public OnEachBackend {};
 
 TEST_P(OddImagesTest, OrdinaryImagesSayNothing) {
   for (const char* image : {"", "component: complex", "component: phase", "type: uint16, scale: 1000",

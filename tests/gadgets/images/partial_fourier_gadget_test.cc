@@ -1,9 +1,9 @@
 // partial_fourier and filter in a chain: what arrives of a scan that leaves out a side, and what windows do to images.
-#include "gadgets/images/partial_fourier_gadget.h"
+#include "gadgets/images/kspace/partial_fourier_gadget.h"
 
 #include <gmock/gmock.h>
 
-#include "gadgets/images/filter.h"
+#include "gadgets/images/kspace/filter.h"
 #include "tests/gadgets/scan.h"
 
 namespace echotrain::testing {
@@ -54,7 +54,7 @@ struct RealScene {
   protocol::Header header_of() const { return header({.encoded = {nx, ny, 1}, .limits = step_limit(ny)}); }
 };
 
-using PartialFourierGadgetTest = OnBackend;
+using PartialFourierGadgetTest = OnEachBackend;
 
 TEST_P(PartialFourierGadgetTest, OneSideComesFromTheOther) {
   const RealScene scene(18, 25);

@@ -77,7 +77,7 @@ Voxels random_voxels(const Shape& n, unsigned seed) {
   return {n, noise(static_cast<std::size_t>(n.size()), random, 5)};
 }
 
-class SobelTest : public OnBackend {
+class SobelTest : public OnEachBackend {
  protected:
   /// The gadget's output for images whose field of view is `fov`.
   Voxels edges(const Voxels& voxels, const Sobel::Options& options, std::array<double, 3> fov = {1, 1, 1}) {

@@ -65,7 +65,7 @@ struct Ball {
   }
 };
 
-using FhdAutoTest = OnBackend;
+using FhdAutoTest = OnEachBackend;
 
 TEST_P(FhdAutoTest, HasTheAccuracyThatIsAskedFor) {
   const Ball ball;

@@ -7,7 +7,7 @@
 namespace echotrain::testing {
 namespace {
 
-using MiddleOfBlockTest = OnBackend;
+using MiddleOfBlockTest = OnEachBackend;
 
 /// K-space [z, y, x] at k0 + (0 .. extents - 1) of an image of n voxels, both about floor(n / 2), in steps of one over
 /// n voxels: what is asked for is anywhere in k-space.

@@ -63,7 +63,7 @@ struct WholeScan {
   }
 };
 
-using RegularisedTest = OnBackend;
+using RegularisedTest = OnEachBackend;
 
 TEST_P(RegularisedTest, WithoutWeightItIsTheImage) {
   const WholeScan scan(2);

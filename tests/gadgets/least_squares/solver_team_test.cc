@@ -23,7 +23,7 @@ protocol::Header team_plane(int x, int y, const std::string& limits = "") {
   return header({.encoded = {x, y, 1}, .trajectory = "radial", .limits = limits});
 }
 
-using SolverTeamTest = OnBackend;
+using SolverTeamTest = OnEachBackend;
 
 // Several devices give the bits of one for F^H d, and agree to rounding for the solver, with and without coil maps.
 TEST_P(SolverTeamTest, ATeamGivesWhatOneDeviceGives) {

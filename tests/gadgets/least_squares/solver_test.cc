@@ -30,7 +30,7 @@ void append(std::vector<Acquisition>& scan, std::vector<Acquisition> frame, int 
   }
 }
 
-using SolverTest = OnBackend;
+using SolverTest = OnEachBackend;
 
 // With enough samples and no prior, the image that explains the data is the object, whatever the weights.
 TEST_P(SolverTest, FindsTheObject) {

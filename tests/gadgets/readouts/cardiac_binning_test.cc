@@ -227,7 +227,7 @@ std::vector<Message> scan_of_beats(const std::vector<Acquisition>& readouts, boo
 }
 
 using Lines = std::multiset<std::pair<int, int>>;
-using CardiacBinningTest = OnBackend;
+using CardiacBinningTest = OnEachBackend;
 
 TEST_P(CardiacBinningTest, EachIntervalIsDividedByItsOwnLength) {
   const std::vector<Acquisition> readouts = {

@@ -53,7 +53,7 @@ std::vector<cfloat> of_channels(const Acquisition& line, const std::vector<std::
   return out;
 }
 
-using ChannelsTest = OnBackend;
+using ChannelsTest = OnEachBackend;
 using protocol::ReadoutKind;
 
 TEST_P(ChannelsTest, DeadAndNamedOnesAreLeftOutEverywhere) {

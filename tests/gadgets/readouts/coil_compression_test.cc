@@ -95,7 +95,7 @@ std::string note(const protocol::Image& image, const std::string& name) {
   return image.attributes.substr(begin, image.attributes.find('<', begin) - begin);
 }
 
-using CoilCompressionTest = OnBackend;
+using CoilCompressionTest = OnEachBackend;
 
 TEST_P(CoilCompressionTest, AsManyVirtualCoilsAsSourcesLoseNothing) {
   const MixedScan scan{.sources = 3};

@@ -65,7 +65,7 @@ std::string noted(const Outcome& out, const std::string& name) {
   return text.substr(begin, text.find('<', begin) - begin);
 }
 
-class ExternalCalibrationTest : public OnBackend {
+class ExternalCalibrationTest : public OnEachBackend {
  protected:
   /// Scans of one program, whose store lasts as long as this.
   Outcome scan(const protocol::Header& header, std::vector<Acquisition> lines, const std::string& text = grappa_chain(),

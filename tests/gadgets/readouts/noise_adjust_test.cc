@@ -95,7 +95,7 @@ double off_white(const std::vector<cfloat>& w, const Matrix& c, double factor) {
   return largest / factor;
 }
 
-using NoiseAdjustTest = OnBackend;
+using NoiseAdjustTest = OnEachBackend;
 
 TEST_P(NoiseAdjustTest, TheMatrixWhitensTheMeasuredCovariance) {
   std::mt19937 random(1);

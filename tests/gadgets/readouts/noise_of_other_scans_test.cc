@@ -50,7 +50,7 @@ protocol::Header header_of(const Names& names) {
   return h;
 }
 
-class NoiseOfOtherScansTest : public OnBackend {
+class NoiseOfOtherScansTest : public OnEachBackend {
  protected:
   /// Scans of one program, whose store lasts as long as this.
   Outcome scan(const Names& names, std::vector<Acquisition> lines, const std::string& options = "{}",

@@ -184,7 +184,7 @@ constexpr double kTolerance = 2e-3;
 // float32 transforms of a few points.
 constexpr double kExact = 1e-6;
 
-using PartitionFftTest = OnBackend;
+using PartitionFftTest = OnEachBackend;
 
 TEST_P(PartitionFftTest, ImagesAreTheObjectInEveryGeometryOfZ) {
   constexpr int kSpokes = 101;

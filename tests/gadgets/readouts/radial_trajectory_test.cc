@@ -178,7 +178,7 @@ TEST(RadialTrajectoryTest, UnitsAreThePipelines) {
   }
 }
 
-using RadialImageTest = OnBackend;
+using RadialImageTest = OnEachBackend;
 
 TEST_P(RadialImageTest, TheImageIsTheObject) {
   // The data is sampled where the formulas say; the trajectory is thrown away and made again.

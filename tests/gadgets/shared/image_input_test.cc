@@ -10,7 +10,7 @@
 namespace echotrain::testing {
 namespace {
 
-class ImagesInTest : public OnBackend {
+class ImagesInTest : public OnEachBackend {
  protected:
   Outcome through(const std::string& gadgets, std::vector<protocol::Image> images) {
     return run_images(gadgets, std::move(images), here());

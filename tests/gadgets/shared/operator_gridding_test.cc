@@ -3,17 +3,17 @@
 
 #include <random>
 
-#include "gadgets/shared/operator_cache.h"
+#include "gadgets/shared/cache/operator_cache.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
 
-class OperatorGriddingTest : public OnBackend {
+class OperatorGriddingTest : public OnEachBackend {
  protected:
   void SetUp() override {
-    OnBackend::SetUp();
+    OnEachBackend::SetUp();
     if (IsSkipped()) return;
     std::mt19937 random(1);
     std::uniform_real_distribution<double> anywhere(-0.5, 0.5);

@@ -1,4 +1,4 @@
-#include "gadgets/shared/resources_from_options.h"
+#include "gadgets/shared/program/resources_from_options.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,6 @@ import pytest
 
 import scans
 import wire
-from browser import Page, open_browser, shots_folder
 from programs import Server, variant
 
 MATRIX, SPOKES, COILS = 64, 40, 4
@@ -22,13 +21,6 @@ SLOW = variant("cg_sense_2d", ("iterations: 12, tolerance: 1e-4", "iterations: 1
 BEATS_MS = [800, 900, 850, 1000]
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = open_browser(tmp_path_factory.mktemp("chromium"))
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def server(tmp_path):
     (tmp_path / "server").mkdir()
@@ -37,17 +29,6 @@ def server(tmp_path):
     for one in Radial.all:
         one.close()
     assert server.stop() == 0
-
-
-@pytest.fixture
-def page(driver, server, tmp_path):
-    page = Page(driver, "http://{}:{}/page/".format(*server.admin), shots_folder(tmp_path / "shots"))
-    page.until(lambda: page.text("#server") == "connected", "the connection")
-    yield page
-    found = page.complaints()
-    driver.get("about:blank")  # before the server ends
-    page.complaints()
-    assert found == []
 
 
 def noise_sent():

@@ -14,11 +14,9 @@ import chains
 import dicom_files
 import scans
 import wire
-from browser import Page, open_browser, shots_folder
-from programs import Server
+from browser import TOKEN, guarded_server
 
 MATRIX = 32
-TOKEN = "a-token-of-an-administrator"
 
 
 @pytest.fixture(scope="module")
@@ -27,34 +25,17 @@ def downloads(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory, downloads):
-    driver = open_browser(tmp_path_factory.mktemp("chromium"))
+def driver(driver, downloads):
     driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
-    yield driver
-    driver.quit()
+    return driver
 
 
 @pytest.fixture
 def server(tmp_path):
-    (tmp_path / "server").mkdir()
-    (tmp_path / "tokens").write_text(TOKEN + "\n")
-    server = Server(tmp_path / "server", "--backend", "cpu", "--admin-token-file", tmp_path / "tokens",
-                    "--capture-directory", tmp_path / "captures")  # fmt: skip
+    server = guarded_server(tmp_path, "--capture-directory", tmp_path / "captures")
     yield server
     assert server.stop() == 0
     assert "internal error" not in server.text()
-
-
-@pytest.fixture
-def page(driver, server, tmp_path):
-    driver.delete_all_cookies()
-    page = Page(driver, "http://{}:{}/page/".format(*server.admin), shots_folder(tmp_path / "shots"))
-    page.until(lambda: page.text("#server") == "connected", "the connection")
-    yield page
-    found = page.complaints()
-    driver.get("about:blank")  # before the server ends
-    page.complaints()
-    assert found == []
 
 
 def scan(server, config=None):

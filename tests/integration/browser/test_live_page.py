@@ -8,43 +8,20 @@ import pytest
 
 import scans
 import wire
-from browser import Page, open_browser, shots_folder
+from browser import Page, TOKEN, guarded_server, shots_folder
 from programs import Server
 
 MATRIX = 64
-TOKEN = "a-token-of-an-administrator"
 NAME = "O'Neill<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = open_browser(tmp_path_factory.mktemp("chromium"))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture
 def server(tmp_path):
-    (tmp_path / "server").mkdir()
-    (tmp_path / "tokens").write_text(TOKEN + "\n")
-    server = Server(tmp_path / "server", "--backend", "cpu", "--admin-token-file", tmp_path / "tokens")
+    server = guarded_server(tmp_path)
     yield server
     for one in Scanner.all:
         one.close()
     assert server.stop() == 0
-
-
-@pytest.fixture
-def page(driver, server, tmp_path):
-    driver.delete_all_cookies()
-    host, port = server.admin
-    page = Page(driver, f"http://{host}:{port}/page/", shots_folder(tmp_path / "shots"))
-    page.until(lambda: page.text("#server") == "connected", "the connection")
-    yield page
-    found = page.complaints()
-    driver.get("about:blank")  # before the server ends
-    page.complaints()
-    assert found == []
 
 
 def squares(repetition):

@@ -2,41 +2,27 @@
 
 import pytest
 
-from browser import Page, open_browser, shots_folder
-from programs import Server
+from browser import TOKEN, guarded_server
 
-TOKEN = "a-token-of-an-administrator"
 GOOD = "echotrain: 1\nname: mine\ndescription: of a test\npipeline:\n  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n"
 ODD = "<img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    driver = open_browser(tmp_path_factory.mktemp("chromium"))
-    yield driver
-    driver.quit()
+@pytest.fixture
+def server(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "odd.yaml").write_text(
+        f"echotrain: 1\nname: odd_one\ndescription: '{ODD}'\npipeline: [noise_adjust, cartesian_kspace, fft, coil_combine, image]\n")  # fmt: skip
+    server = guarded_server(tmp_path, "--pipelines", tmp_path / "own")
+    yield server
+    assert server.stop() == 0
 
 
 @pytest.fixture
-def page(driver, tmp_path):
-    (tmp_path / "server").mkdir()
-    (tmp_path / "own").mkdir()
-    (tmp_path / "tokens").write_text(TOKEN + "\n")
-    (tmp_path / "own" / "odd.yaml").write_text(
-        f"echotrain: 1\nname: odd_one\ndescription: '{ODD}'\npipeline: [noise_adjust, cartesian_kspace, fft, coil_combine, image]\n")  # fmt: skip
-    server = Server(tmp_path / "server", "--backend", "cpu", "--admin-token-file", tmp_path / "tokens",
-                    "--pipelines", tmp_path / "own")  # fmt: skip
-    driver.delete_all_cookies()
-    page = Page(driver, "http://{}:{}/page/".format(*server.admin), shots_folder(tmp_path / "shots"))
-    page.until(lambda: page.text("#server") == "connected", "the connection")
+def page(page):
     page.click("[data-view=pipelines]")
     page.until(lambda: page.text("#pipeline-count"), "the list")
-    yield page
-    found = page.complaints()
-    driver.get("about:blank")  # before the server ends
-    page.complaints()
-    assert server.stop() == 0
-    assert found == []
+    return page
 
 
 def gadgets(page, parent="#pipeline"):
@@ -55,10 +41,14 @@ def test_list_and_graph(page):
     """The shipped pipelines are there; one of them shows its gadgets with types, parameters, branches and its text."""
     names = page.script("return [...document.querySelectorAll('[data-pipeline]')].map((e) => e.dataset.pipeline)")
     assert {"cartesian_2d", "grasp_2d", "radial_realtime"} <= set(names)
+    drawn = "return [...document.querySelectorAll('#pipeline-list img')].filter((e) => e.naturalWidth > 0).length"
+    page.until(lambda: page.script(drawn) >= 3, "pictures of those that are in the window")
+    page.shot("pipelines")
     field = page.driver.find_element("css selector", "#pipeline-filter")
     field.send_keys("grasp_2")
     page.until(lambda: page.text("#pipeline-count") == "1 pipeline", "what was looked for")
     page.click("[data-pipeline=grasp_2d]")
+    page.until(lambda: page.script("return document.querySelector('#pipeline img')?.naturalWidth") == 128, "its picture")
     page.until(lambda: page.text("#pipeline-name") == "grasp_2d", "the pipeline")
     shown = gadgets(page)
     assert shown == ["noise_adjust", "density_compensation", "fhd", "coil_maps", "regularised", "image"]
@@ -77,7 +67,7 @@ def test_list_and_graph(page):
     page.click("#pipeline-list li:not([hidden]) button")
     page.until(lambda: page.text("#pipeline-name") == "odd_one", "the odd pipeline")
     assert page.text("#pipeline p") == ODD
-    assert page.script("return document.querySelectorAll('main img').length") == 0
+    assert page.script("return document.querySelectorAll('main img[onerror], #pipeline img').length") == 0
 
 
 def test_a_text_is_checked(page):
@@ -91,7 +81,7 @@ def test_a_text_is_checked(page):
     assert place == [True, GOOD.index("noise_adjust")]
     page.shot("mistake")
     assert ODD in check(page, GOOD.replace("noise_adjust", f'"{ODD}"'))
-    assert page.script("return document.querySelectorAll('main img').length") == 0
+    assert page.script("return document.querySelectorAll('main img[onerror], #pipeline img').length") == 0
     assert "at most 256 KiB" in check(page, GOOD + "#" * (256 << 10))
     # Who is logged in is asked for the word that the page knows.
     page.driver.find_element("css selector", "#login input").send_keys(TOKEN + "\n")

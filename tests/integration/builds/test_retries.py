@@ -13,9 +13,9 @@ cmake_minimum_required(VERSION 3.22)
 project(few NONE)
 enable_testing()
 add_test(NAME right COMMAND true)
-add_test(NAME one.Cuda COMMAND echo "SKIPPED: no GPU")
+add_test(NAME one/Cuda.runs COMMAND echo "SKIPPED: no GPU")
 add_test(NAME other COMMAND echo "SKIPPED: no data")
-set_tests_properties(one.Cuda other PROPERTIES SKIP_REGULAR_EXPRESSION "^SKIPPED: ")
+set_tests_properties(one/Cuda.runs other PROPERTIES SKIP_REGULAR_EXPRESSION "^SKIPPED: ")
 add_test(NAME late COMMAND {FAILS_ONCE.format("late", "'0.6 s'")})
 add_test(NAME bits COMMAND {FAILS_ONCE.format("bits", "'no matter of time: bits'")})
 add_test(NAME bound COMMAND {FAILS_ONCE.format("bound", BOUND)})
@@ -36,7 +36,7 @@ COUNTS = "== of {} tests 1 passed, 2 were skipped (1 of these need a GPU), {} fa
 ])  # fmt: skip
 def test_only_bounds_in_seconds_are_tried_again(tmp_path, chosen, status, counts):
     (tmp_path / "CMakeLists.txt").write_text(PROJECT)
-    run = f'run_tests_in few -R "^({chosen}|right|one.Cuda|other)$"'
+    run = f'run_tests_in few -R "^({chosen}|right|one/Cuda.runs|other)$"'
     script = f"set -euo pipefail; . {SOURCE}/.ci/common.sh; cmake -S . -B few >few.log; {run}"
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == status, done.stdout + done.stderr

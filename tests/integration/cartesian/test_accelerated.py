@@ -74,16 +74,6 @@ def pipeline(backend, maps=False, iterations=1, prior="0"):
     )
 
 
-def maps_message(maps):
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["channels"] = 1, 7, len(maps)
-    head["matrix_size"] = maps.shape[:0:-1]
-    meta = b"<ismrmrdMeta><meta><name>role</name><value>coil_maps</value></meta></ismrmrdMeta>"
-    head["attribute_string_len"] = len(meta)
-    text = np.uint64(len(meta)).tobytes() + meta
-    return np.uint16(wire.IMAGE).tobytes() + head.tobytes() + text + np.ascontiguousarray(maps, "<c8").tobytes()
-
-
 def coil_maps(folder, size):
     """[coil, z, y, x]: polynomials times a Gaussian are the images of that Gaussian, where it does not meet its alias.
     The coils of `simulate` vary slowly, so that polynomials go on to where it is dark."""
@@ -198,7 +188,7 @@ def test_each_line_finds_its_place(server, case, backend):
 def test_the_image_is_the_object(server, case, maps, backend):
     """The object is that of all coils by their maps. Zero-filled images are 40 % off and more where lines are left out."""
     config, given = pipeline(backend, True, 100, "1e-6"), maps[case.size]
-    images = exchange(server.address, config, scans.read_messages(case.path), [maps_message(given)])
+    images = exchange(server.address, config, scans.read_messages(case.path), [wire.image(given.astype("c8"), "coil_maps")])
     coils = scans.read_array(case.path, "coil_truth").reshape(-1, *given.shape)
     frames = sorted(frames_of(case.path))
     assert len(images) == len(frames)

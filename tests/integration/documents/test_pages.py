@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import scans
+from pictures import brain, panel, require_picture
 from programs import BIN, SHIPPED, SOURCE
 from python_client import environment
 
@@ -59,7 +60,7 @@ def test_tables_that_no_page_has_are_printed_and_listed():
     assert told.returncode == 2 and "no table fttf" in told.stderr
     names = re.search(r"there are: (.*)", told.stderr)[1].split(", ")
     listed = (DOCS / "measurements" / "README.md").read_text()
-    assert len(names) > 20 and [name for name in names if f"`{name}`" not in listed and f"table {name} " not in listed] == []
+    assert len(names) > 20 and [name for name in names if f"`{name}`" not in listed and f"table {name}-->" not in listed] == []
     done = run(*tables, names[0], "all")
     assert done.returncode == 0 and re.findall(r"^## (\w+)", done.stdout, re.MULTILINE) == names
     assert run(*tables, "grappa_times").stdout.startswith("## grappa_times\n\n|what|asked|measured|")
@@ -84,6 +85,8 @@ def test_commands_by_trajectory(tmp_path):
     for name in names:
         images = scans.read_images(tmp_path / name)[1]
         assert len(images) >= 1 and np.isfinite(images).all() and images.std() > 0, name
+        kind, plane = name.removesuffix("_images.h5"), images[-1, 0, images.shape[2] // 2]
+        require_picture(f"steps/by_trajectory_{kind}", panel(plane if kind in ("ball", "stack", "waves") else brain(plane)))
 
 
 def test_every_pipeline_is_in_the_table():
@@ -101,6 +104,15 @@ def test_every_pipeline_is_on_the_page_that_chooses():
     left_out = {"passthrough", "cartesian_and_images", "cartesian_edges", "cartesian_magnitude_phase", "cartesian_grappa"}
     missing = {each.stem for each in SHIPPED.glob("*.yaml")} - set(re.findall(r"`(\w+)`", page))
     assert missing == left_out, "name it there, or here if it is a variant of another one"
+
+
+def test_pages_whose_commands_make_images_show_one():
+    making = re.compile(r"echotrain (?:send|recon) |\breconstruct\(|--png")
+    none = {"troubleshooting.md", "measurements/README.md"}  # commands that fail, and those of benchmarks
+    for page in DOCS.rglob("*.md"):
+        text, name = page.read_text(), page.relative_to(DOCS).as_posix()
+        if name not in none and making.search("".join(re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL))):
+            assert re.search(r"!\[[^\]]+\]\([^)]+\.(?:png|gif)\)", text), f"{name} makes images and shows none"
 
 
 def test_the_translated_configuration_is_right(tmp_path):

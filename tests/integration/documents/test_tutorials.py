@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import scans
+from pictures import brain, panel, read_png, require_picture, tiles
 from programs import BIN, SOURCE
 
 PAGES = SOURCE / "docs" / "tutorials"
@@ -113,6 +114,16 @@ def images(path):
     return scans.read_images(path)[1]
 
 
+def shown(path, number=-1):
+    """A picture's panel of an image of the phantom."""
+    return panel(brain(images(path)[number, 0, 0]))
+
+
+def require_files(name, *paths):
+    """Pictures that a page's commands have written are those that it shows."""
+    require_picture(f"steps/{name}", *(read_png(path) / 255 for path in paths))
+
+
 def nrmses(said):
     return [float(each) for each in re.findall(r"NRMSE[^\d]*([\d.e+-]+)", said)]
 
@@ -128,6 +139,7 @@ def test_start(tmp_path):
     assert "goldenangle" in said and "ready" in said
     assert images(tmp_path / "sent.h5").shape[0] == 2
     assert len(list((tmp_path / "pictures").glob("image_*.png"))) == 2
+    require_files("start", tmp_path / "pictures" / "image_001.png")
 
 
 def test_tls_in_five_commands(tmp_path):
@@ -143,14 +155,17 @@ def test_tls_in_five_commands(tmp_path):
     log = (tmp_path / "server.log").read_text()
     assert f"listening with TLS on 127.0.0.1:{tls}" in log and "listening on" not in log, "only TLS"
     assert (tmp_path / "tokens").stat().st_mode & 0o077 == 0
+    require_picture("steps/secure", shown(tmp_path / "images.h5"))
 
 
 def test_radial(tmp_path):
     said = run_page(PAGES / "radial.md", tmp_path)
     assert nrmses(said)[0] < 0.1  # gridding of 201 noisy spokes of 128 voxels: 0.053
     assert "density_compensation: Readouts -> Samples" in said
-    assert (tmp_path / "pictures" / "compare.png").exists() and (tmp_path / "samples.h5").exists()
+    assert (tmp_path / "samples.h5").exists()
     assert len(images(tmp_path / "images.h5")) == 3 and len(images(tmp_path / "mine.h5")) == 6
+    require_files("radial", tmp_path / "pictures" / "compare.png")
+    require_picture("steps/radial_mine", shown(tmp_path / "mine.h5", 0), shown(tmp_path / "images.h5", 0))
 
 
 def test_cartesian(tmp_path):
@@ -161,7 +176,8 @@ def test_cartesian(tmp_path):
         assert sentence in said, sentence
     # Unfolded: 0.167 and 0.138; with plain `fft` in the place of `grappa` the image has 0.278.
     assert len(nrmses(said)) >= 2 and max(nrmses(said)) < 0.2, nrmses(said)
-    assert len(list((tmp_path / "gfactor").glob("image_*.png"))) == 2
+    require_picture("steps/cartesian", *(shown(tmp_path / f"{name}.h5") for name in ("full_images", "grappa", "sense")))
+    require_files("cartesian_g_factor", *(tmp_path / "gfactor" / f"image_00{i}.png" for i in (1, 2)))
 
 
 def test_realtime(tmp_path):
@@ -172,6 +188,8 @@ def test_realtime(tmp_path):
     assert (tmp_path / "pictures" / "image_1.gif").exists()
     assert len(images(tmp_path / "window.h5")) == 74 and len(images(tmp_path / "solved.h5")) == 20
     assert 1 <= len(images(tmp_path / "newest.h5")) <= 20
+    require_picture("steps/realtime", panel(tiles(images(tmp_path / "window.h5")[:, 0, 0])))
+    require_picture("steps/realtime_solved", *(panel(images(tmp_path / f"{name}.h5")[-1, 0, 0]) for name in ("gridded", "solved")))
 
 
 def test_python_step(tmp_path):
@@ -183,6 +201,7 @@ def test_python_step(tmp_path):
     assert "128 readouts were weighted" in said
     plain, windowed = images(tmp_path / "plain.h5"), images(tmp_path / "windowed.h5")
     assert 0.02 < np.linalg.norm(windowed - plain) / np.linalg.norm(plain) < 0.5
+    require_picture("steps/python_step", shown(tmp_path / "windowed.h5"), shown(tmp_path / "plain.h5"))
 
 
 def cuda_compiler():
@@ -210,6 +229,7 @@ def test_gadget(tmp_path):
     assert np.array_equal(twice, 2 * plain) and plain.max() > 0
     kernel = b".nv_fatbin" in (work / "gain" / "build" / "gain.so").read_bytes()
     assert kernel or not cuda_compiler(), "there is a CUDA compiler, and gain.so has no kernel"
+    require_picture("steps/gadget", shown(work / "twice.h5"))
 
 
 def test_haproxy(tmp_path):
@@ -226,3 +246,4 @@ def test_haproxy(tmp_path):
     assert "enters drain state" in (tmp_path / "haproxy.log").read_text()
     for each in [f"images{i}" for i in range(1, 5)] + [f"after{i}" for i in range(1, 6)]:
         assert images(tmp_path / f"{each}.h5").shape[0] == 2
+    require_picture("steps/haproxy", shown(tmp_path / "images1.h5"))

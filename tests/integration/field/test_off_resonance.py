@@ -49,16 +49,6 @@ def served(tmp_path_factory, scene):
     assert server.stop() == 0
 
 
-def map_message(hz):
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["channels"] = 1, 5, 1
-    head["matrix_size"] = (*hz.shape[::-1], 1)
-    meta = b"<ismrmrdMeta><meta><name>role</name><value>field_map</value></meta></ismrmrdMeta>"
-    head["attribute_string_len"] = len(meta)
-    body = head.tobytes() + np.uint64(len(meta)).tobytes() + meta + hz.astype("f4").tobytes()
-    return np.uint16(wire.IMAGE).tobytes() + body
-
-
 def messages(scene, text, *before):
     out = [wire.config_text(text), wire.header(scans.header_xml("spiral", (MATRIX, MATRIX, 1), readouts=ARMS)), *before]
     for arm in range(ARMS):
@@ -78,7 +68,7 @@ def test_a_map_that_is_sent_and_one_of_the_assets_undo_the_blur(served, scene):
     text = variant("spiral_off_resonance")
     of_file = text.replace("field: {accuracy", "field: {file: map.h5, accuracy")
     assert of_file != text
-    sent = wire.exchange(served.address, messages(scene, text, map_message(scene[1])))
+    sent = wire.exchange(served.address, messages(scene, text, wire.image(scene[1].astype("f4")[None, None], "field_map")))
     kept = wire.exchange(served.address, messages(scene, of_file))
     plain = wire.exchange(served.address, messages(scene, variant("spiral_2d")))
     # The conjugate phase is no inverse: where the field bends, densities are not quite those of the trajectory.

@@ -16,7 +16,7 @@ import dicom_files
 import scans
 import wire
 from dicom_files import ORIENTATIONS, image, places_of_dicom, places_of_image, places_of_nifti, same_places
-from png import read_png
+from pictures import read_png
 from programs import Server
 
 ismrmrd = pytest.importorskip("ismrmrd")

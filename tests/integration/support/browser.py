@@ -8,6 +8,17 @@ import time
 
 import pytest
 
+from programs import SOURCE, Server
+
+TOKEN = "a-token-of-an-administrator"
+
+
+def guarded_server(folder, *options):
+    """A server in `folder` whose admin port wants TOKEN of who changes something."""
+    (folder / "server").mkdir()
+    (folder / "tokens").write_text(TOKEN + "\n")
+    return Server(folder / "server", "--backend", "cpu", "--admin-token-file", folder / "tokens", *options)
+
 
 def open_browser(folder):
     """A driver of Selenium, or a skip that says what is missing."""
@@ -70,7 +81,7 @@ class Page:
             order.update(clip=clip, captureBeyondViewport=True)
         data = base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", order)["data"])
         assert len(data) <= 150 << 10, f"{name}.png has {len(data)} bytes"
-        (pathlib.Path(folder) / f"{name}.png").write_bytes(data)
+        (SOURCE / folder / f"{name}.png").write_bytes(data)
 
     def require_accessible(self):
         """Contrast, names of controls, structure: axe-core finds nothing wrong by its rules of WCAG 2.0 A and AA."""

@@ -79,11 +79,7 @@ def cartesian(matrix, coils, repetitions=1, planes=1):
 def field_map(size, range_hz):
     """The message of a field map that rises along x."""
     hz = np.broadcast_to(np.linspace(-range_hz, range_hz, size, dtype=np.float32), (size, size))
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (size, size, 1), 1
-    meta = b"<ismrmrdMeta><meta><name>role</name><value>field_map</value></meta></ismrmrdMeta>"
-    head["attribute_string_len"] = len(meta)
-    return struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Q", len(meta)) + meta + hz.tobytes()
+    return wire.image(hz[None, None], "field_map")
 
 
 def images(count, size):

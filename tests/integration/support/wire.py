@@ -96,6 +96,19 @@ def acquisition(data, trajectory=None, flags=0, step1=0, repetition=0, center=No
     return struct.pack("<H", ACQUISITION) + head.tobytes() + points + data.tobytes()
 
 
+def image(pixels, role="", **fields):
+    """pixels: [channel, z, y, x] of a type of PIXELS; `role`: a meta attribute; `fields`: what of the head is not 0."""
+    pixels = np.ascontiguousarray(pixels)
+    meta = f"<ismrmrdMeta><meta><name>role</name><value>{role}</value></meta></ismrmrdMeta>".encode() if role else b""
+    head = np.zeros((), IMAGE_HEAD)
+    head["version"], head["channels"], head["attribute_string_len"] = 1, len(pixels), len(meta)
+    head["data_type"] = next(number for number, kind in PIXELS.items() if pixels.dtype == kind)
+    head["matrix_size"] = pixels.shape[:0:-1]
+    for name, value in fields.items():
+        head[name] = value
+    return struct.pack("<H", IMAGE) + head.tobytes() + struct.pack("<Q", len(meta)) + meta + pixels.tobytes()
+
+
 @dataclasses.dataclass
 class Image:
     head: np.void

@@ -62,7 +62,7 @@ def test_simulated_delays_are_found_and_cost_little(server, backend, tmp_path, m
 def test_impulse_responses_are_those_of_numpy(tmp_path):
     """A spiral by the measured responses: H G in float64, on a circle of 82 ms."""
     pytest.importorskip("echotrain")
-    from echotrain.girf import convert_girf, read_girf
+    from echotrain.commands.girf import convert_girf, read_girf
 
     source = measured("girf/brainto.h5")
     (tmp_path / "assets").mkdir()

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "protocol/data/layout.h"
+#include "protocol/data/pixels.h"
 #include "tests/protocol/wire_bytes.h"
 
 namespace echotrain::protocol::test {
@@ -334,30 +334,6 @@ TEST(CodecVectors, EncodeRefusesPayloadsThatTheHeaderContradicts) {
   EXPECT_THROW(encode(waveform, out), std::length_error);
   EXPECT_THROW(encode(ConfigFile{std::string(1024, 'a')}, out), std::length_error);
   EXPECT_TRUE(out.empty());
-}
-
-TEST(CodecVectors, PixelBytesNeverOverflow) {
-  ImageHeader head{};
-  head.data_type = 8;
-  head.channels = 2;
-  head.matrix_size[0] = head.matrix_size[1] = 3;
-  head.matrix_size[2] = 1;
-  EXPECT_EQ(pixel_bytes(head, 288), 288u);
-  EXPECT_EQ(pixel_bytes(head, 287), std::nullopt);
-  head.channels = 0;
-  EXPECT_EQ(pixel_bytes(head, 288), std::nullopt);
-  // 16 * 2^15 * 2^15 * 2^15 * 2^15 = 2^64, which wraps to 0.
-  head.channels = head.matrix_size[0] = head.matrix_size[1] = head.matrix_size[2] = 32768;
-  EXPECT_EQ(pixel_bytes(head, UINT64_MAX), std::nullopt);
-  // 16 * 65535^4 wraps to something that is not 0.
-  head.channels = head.matrix_size[0] = head.matrix_size[1] = head.matrix_size[2] = 65535;
-  EXPECT_EQ(pixel_bytes(head, UINT64_MAX), std::nullopt);
-}
-
-TEST(CodecVectors, BytesPerPixel) {
-  const std::vector<std::size_t> expected = {0, 2, 2, 4, 4, 4, 8, 8, 16, 0};
-  for (std::uint16_t type = 0; type < expected.size(); ++type) EXPECT_EQ(bytes_per_pixel(type), expected[type]) << type;
-  EXPECT_EQ(bytes_per_pixel(65535), 0u);
 }
 
 }  // namespace

@@ -113,6 +113,23 @@ TEST(PipelinesPage, EachPipelineHasItsTextAndAGraphThatFitsTogether) {
   EXPECT_GT(accelerated, 0U);
 }
 
+TEST(PipelinesPage, EachShippedPipelineHasItsPictureAndAnotherOfItsNameHasNone) {
+  TestServer server;
+  HttpClient client(server.admin_port());
+  const json all = json::parse(client.get("/live/pipelines")->body);
+  for (const json& each : all["pipelines"]) {
+    const std::string name = each["name"];
+    ASSERT_TRUE(each["picture"].is_string()) << name;
+    const auto picture = client.get("/page/" + each["picture"].get<std::string>());
+    ASSERT_EQ(picture->status, 200) << name;
+    EXPECT_EQ(picture->headers.at("content-type"), "image/png");
+    std::ifstream file(source_path("docs/pictures/pipelines/" + name + ".png"), std::ios::binary);
+    EXPECT_EQ(picture->body, std::string(std::istreambuf_iterator<char>(file), {})) << name;
+  }
+  const OwnCatalogue own(yaml("noise_adjust", "cartesian_2d"));
+  EXPECT_TRUE(json::parse(pipelines_json(*own))["pipelines"][0]["picture"].is_null());
+}
+
 TEST(PipelinesPage, ParametersSayWhatTheRegistryDeclaresAndTheFileSets) {
   TestServer server;
   const json found = check_of(server.admin_port(),

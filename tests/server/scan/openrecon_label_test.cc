@@ -3,33 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "server/scan/pipeline_catalogue.h"
+#include "tests/gadgets/exposing.h"
 #include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
 
-using config::ConfigError;
+using testing::error_of;
+using testing::exposing;
 using ::testing::HasSubstr;
-
-std::string exposing(const std::string& entries, const std::string& denoise = "denoise") {
-  return "echotrain: 1\nname: quiet\ndescription: Less noise\ninput: images\nexpose:\n" + entries + "pipeline:\n  - " +
-         denoise + "\n  - image\n";
-}
-
-config::PipelineSpec spec_of(const std::string& text) { return config::read_pipeline(text, "p.yaml"); }
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "none";
-}
+using testing::spec_of;
 
 TEST(CatalogueValues, ChangeTheChainOrSayWhyNot) {
   const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "gadgets/numerics/core/heap_account.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -72,7 +74,11 @@ struct Team::Impl {
     for (auto& context : contexts) {
       others.push_back({std::move(context), {}});
       const int rank = static_cast<int>(others.size());
-      others.back().thread = std::thread([this, own = others.back().context.get(), rank] { live(*own, rank); });
+      others.back().thread =
+          std::thread([this, own = others.back().context.get(), rank, heap = HeapAccount::of_thread()] {
+            const HeapScope allocates(heap);
+            live(*own, rank);
+          });
     }
   }
 

@@ -90,8 +90,7 @@ class MaskedNormal final : public NormalOperator {
       : grid_(grid), image_(image), backend_(context.backend()) {
     grid_.columns = cancels_x(grid) && ECHOTRAIN_DISPATCH(context, transforms_columns());
     if (grid_.columns) grid_.padded[2] = grid_.image[2];
-    MemoryShare work(context.account());
-    work.grow_to(work_bytes(grid));
+    MemoryShare(context.account()).grow_to(work_bytes(grid));  // makes room for it
     const std::vector<float> factors = on_grid(grid_, mask, 1 / static_cast<float>(transformed()));
     factors_ = context.upload<float>({factors.data(), {static_cast<std::int64_t>(factors.size())}});
     const std::vector<float> points = on_grid(grid, mask, 1.0f);

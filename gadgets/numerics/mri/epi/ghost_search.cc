@@ -31,10 +31,10 @@ std::uint64_t GhostSearch::bytes(std::int64_t coils, std::int64_t rows, std::int
   return lines + static_cast<std::uint64_t>(rows * points) * (sizeof(cdouble) + sizeof(double));
 }
 
-GhostSearch::GhostSearch(std::shared_ptr<MemoryAccount> account, std::int64_t coils, std::int64_t rows,
+GhostSearch::GhostSearch(const std::shared_ptr<MemoryAccount>& account, std::int64_t coils, std::int64_t rows,
                          std::int64_t points)
-    : paid_(std::move(account)), coils_(coils), rows_(rows), points_(points) {
-  paid_.grow_to(bytes(coils, rows, points));
+    : coils_(coils), rows_(rows), points_(points) {
+  MemoryShare(account).grow_to(bytes(coils, rows, points));  // makes room for it
   for (auto& lines : lines_) lines.resize(static_cast<std::size_t>(coils * rows * points));
 }
 

@@ -15,8 +15,9 @@ namespace echotrain::numerics {
 /// two values per pixel: the sum over coils of their powers, and that of their products.
 class GhostSearch {
  public:
-  /// `account` pays for bytes(). Throws OverBudget when it cannot.
-  GhostSearch(std::shared_ptr<MemoryAccount> account, std::int64_t coils, std::int64_t rows, std::int64_t points);
+  /// Throws OverBudget when `account` has no room for bytes().
+  GhostSearch(const std::shared_ptr<MemoryAccount>& account, std::int64_t coils, std::int64_t rows,
+              std::int64_t points);
   static std::uint64_t bytes(std::int64_t coils, std::int64_t rows, std::int64_t points);
   /// Adds a line's profile [coil, x] at row `row`, 0 to rows - 1, of k-space.
   void add(std::int64_t row, bool reversed, const std::vector<cdouble>& profile);
@@ -34,7 +35,6 @@ class GhostSearch {
  private:
   void transform(ThreadPool& threads);
 
-  MemoryShare paid_;
   std::int64_t coils_, rows_, points_;
   std::vector<cdouble> lines_[2];  // [coil, row, x]: forward, reversed
   std::vector<double> power_;      // [y, x]: sum over coils of |forward|^2 + |reversed|^2

@@ -186,8 +186,7 @@ std::vector<cfloat> virtual_coil_of(const ThreadPool& threads, const SplitMatrix
 }  // namespace
 
 EspiritKernels espirit_kernels(Context& context, const EspiritCalibration& c) {
-  MemoryShare work_memory(context.account());
-  work_memory.grow_to(work_bytes(c));
+  MemoryShare(context.account()).grow_to(work_bytes(c));  // makes room for it
   const SplitMatrix data = middle_of(context, c);
   const SplitMatrix basis = basis_of(context, c, data);
   const std::int64_t pairs = triangle_size(c.coils), size = c.kernel_size();

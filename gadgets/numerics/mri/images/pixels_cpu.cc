@@ -17,10 +17,8 @@ void add_counts(const PixelCounts& counts, PixelTally* tally) {
   if (counts.any != 0) std::atomic_ref(tally->any).store(1, std::memory_order_relaxed);
 }
 
-/// Views pixels of T, aligned as memory of a context is.
 template <class T>
-void widen(Context& context, const std::byte* from, std::int64_t n, cfloat* to) {
-  const auto* pixels = reinterpret_cast<const T*>(from);
+void widen(Context& context, const T* pixels, std::int64_t n, cfloat* to) {
   context.threads().parallel_for(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) to[i] = cfloat(pixels[i]);
   });
@@ -29,24 +27,7 @@ void widen(Context& context, const std::byte* from, std::int64_t n, cfloat* to) 
 }  // namespace
 
 void from_pixels(Context& context, const std::byte* from, PixelType type, std::int64_t n, cfloat* to) {
-  switch (type) {
-    case PixelType::u16:
-      return widen<std::uint16_t>(context, from, n, to);
-    case PixelType::i16:
-      return widen<std::int16_t>(context, from, n, to);
-    case PixelType::u32:
-      return widen<std::uint32_t>(context, from, n, to);
-    case PixelType::i32:
-      return widen<std::int32_t>(context, from, n, to);
-    case PixelType::f32:
-      return widen<float>(context, from, n, to);
-    case PixelType::f64:
-      return widen<double>(context, from, n, to);
-    case PixelType::c64:
-      return widen<cfloat>(context, from, n, to);
-    case PixelType::c128:
-      return widen<cdouble>(context, from, n, to);
-  }
+  with_pixels<cfloat, cdouble>(from, type, [&](const auto* pixels) { widen(context, pixels, n, to); });
 }
 
 template <class T>
@@ -65,11 +46,7 @@ template void to_pixels(Context&, const float*, std::int64_t, double*, PixelTall
 void to_pixels(Context& context, const cfloat* from, std::int64_t n, cdouble* to, PixelTally* tally) {
   context.threads().parallel_for(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
     PixelCounts counts;
-    for (std::int64_t i = begin; i < end; ++i) {
-      const unsigned before = counts.not_finite;
-      to[i] = cdouble(counts.pixel<double>(from[i].real()), counts.pixel<double>(from[i].imag()));
-      if (counts.not_finite > before + 1) counts.not_finite = before + 1;  // one pixel counts once
-    }
+    for (std::int64_t i = begin; i < end; ++i) to[i] = counts.complex_pixel<cdouble>(from[i].real(), from[i].imag());
     add_counts(counts, tally);
   });
 }
@@ -80,9 +57,7 @@ void invert(Context& context, const cfloat* from, std::int64_t n, const Inversio
   });
 }
 
-void to_complex(Context& context, const float* from, std::int64_t n, cfloat* to) {
-  widen<float>(context, reinterpret_cast<const std::byte*>(from), n, to);
-}
+void to_complex(Context& context, const float* from, std::int64_t n, cfloat* to) { widen(context, from, n, to); }
 
 void with_phases(Context& context, const float* magnitudes, const cfloat* phases, std::int64_t n, cfloat* to) {
   context.threads().parallel_for(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -21,8 +21,8 @@ __global__ void widen_kernel(const T* from, std::int64_t n, float2* to) {
 }
 
 template <class T>
-void widen(Context& context, const void* from, std::int64_t n, cfloat* to) {
-  widen_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(static_cast<const T*>(from), n, device_view(to));
+void widen(Context& context, const T* from, std::int64_t n, cfloat* to) {
+  widen_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(from, n, device_view(to));
   check_launch("from_pixels");
 }
 
@@ -46,12 +46,7 @@ __global__ void to_pixels_kernel(const float* from, std::int64_t n, T* to, Pixel
 
 __global__ void to_complex_pixels_kernel(const float2* from, std::int64_t n, double2* to, PixelTally* tally) {
   PixelCounts counts;
-  ECHOTRAIN_GRID_STRIDE(i, n) {
-    const unsigned before = counts.not_finite;
-    to[i].x = counts.template pixel<double>(from[i].x);
-    to[i].y = counts.template pixel<double>(from[i].y);
-    if (counts.not_finite > before + 1) counts.not_finite = before + 1;  // one pixel counts once
-  }
+  ECHOTRAIN_GRID_STRIDE(i, n) to[i] = counts.template complex_pixel<double2>(from[i].x, from[i].y);
   add_counts(counts, tally);
 }
 
@@ -69,24 +64,7 @@ unsigned counting_blocks(std::int64_t n) { return std::min(blocks_for(n), 4096u)
 }  // namespace
 
 void from_pixels(Context& context, const std::byte* from, PixelType type, std::int64_t n, cfloat* to) {
-  switch (type) {
-    case PixelType::u16:
-      return widen<std::uint16_t>(context, from, n, to);
-    case PixelType::i16:
-      return widen<std::int16_t>(context, from, n, to);
-    case PixelType::u32:
-      return widen<std::uint32_t>(context, from, n, to);
-    case PixelType::i32:
-      return widen<std::int32_t>(context, from, n, to);
-    case PixelType::f32:
-      return widen<float>(context, from, n, to);
-    case PixelType::f64:
-      return widen<double>(context, from, n, to);
-    case PixelType::c64:
-      return widen<float2>(context, from, n, to);
-    case PixelType::c128:
-      return widen<double2>(context, from, n, to);
-  }
+  with_pixels<float2, double2>(from, type, [&](const auto* pixels) { widen(context, pixels, n, to); });
 }
 
 template <class T>
@@ -110,7 +88,7 @@ void invert(Context& context, const cfloat* from, std::int64_t n, const Inversio
   check_launch("invert");
 }
 
-void to_complex(Context& context, const float* from, std::int64_t n, cfloat* to) { widen<float>(context, from, n, to); }
+void to_complex(Context& context, const float* from, std::int64_t n, cfloat* to) { widen(context, from, n, to); }
 
 void with_phases(Context& context, const float* magnitudes, const cfloat* phases, std::int64_t n, cfloat* to) {
   with_phases_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(magnitudes, device_view(phases), n,

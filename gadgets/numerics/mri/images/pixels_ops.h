@@ -31,6 +31,14 @@ struct PixelCounts {
     if (out != T{0}) any = 1;
     return out;
   }
+  /// Converts a complex value to a pixel of double precision, and counts it once.
+  template <class Complex>
+  ECHOTRAIN_HOST_DEVICE Complex complex_pixel(float re, float im) {
+    const unsigned before = not_finite;
+    const Complex out{pixel<double>(re), pixel<double>(im)};
+    if (not_finite > before + 1) not_finite = before + 1;
+    return out;
+  }
 
  private:
   template <class T>
@@ -42,6 +50,31 @@ struct PixelCounts {
     return static_cast<T>(~lowest<T>());
   }
 };
+
+/// Calls `call` with a pointer to pixels of their type, aligned as memory of a context is. Complex ones have the
+/// backend's types, of single and of double precision.
+template <class Single, class Double, class Call>
+void with_pixels(const std::byte* pixels, PixelType type, const Call& call) {
+  const void* from = pixels;
+  switch (type) {
+    case PixelType::u16:
+      return call(static_cast<const std::uint16_t*>(from));
+    case PixelType::i16:
+      return call(static_cast<const std::int16_t*>(from));
+    case PixelType::u32:
+      return call(static_cast<const std::uint32_t*>(from));
+    case PixelType::i32:
+      return call(static_cast<const std::int32_t*>(from));
+    case PixelType::f32:
+      return call(static_cast<const float*>(from));
+    case PixelType::f64:
+      return call(static_cast<const double*>(from));
+    case PixelType::c64:
+      return call(static_cast<const Single*>(from));
+    case PixelType::c128:
+      return call(static_cast<const Double*>(from));
+  }
+}
 
 /// One value inverted.
 ECHOTRAIN_HOST_DEVICE inline float inverted(float re, float im, const Inversion& how) {

@@ -32,8 +32,7 @@ OffResonanceNormal::OffResonanceNormal(Context& context, HostView<const double> 
   const auto times = static_cast<std::int64_t>(field->times_s().size());
   Shape lags;
   for (const auto e : field->image()) lags.push_back(2 * e);
-  MemoryShare work(context.account());
-  work.grow_to(static_cast<std::uint64_t>(count) * sizeof(float));
+  MemoryShare(context.account()).grow_to(static_cast<std::uint64_t>(count) * sizeof(float));  // makes room for it
   std::vector<float> scaled(static_cast<std::size_t>(count));
   HostArray<float> sum = context.allocate_host<float>(field->image());
   std::fill(sum.data(), sum.data() + sum.size(), 0.0f);

@@ -51,8 +51,7 @@ cdouble moment(const FieldHistogram& field, double t) {
 TimeSegments fit(Context& context, const FieldHistogram& field, std::vector<double> at, std::span<const double> times) {
   const auto n = static_cast<std::int64_t>(at.size()), m = static_cast<std::int64_t>(times.size());
   HermitianSystem system(context, n, m);
-  MemoryShare work(context.account());
-  work.grow_to(2 * sizeof(cdouble) * static_cast<std::uint64_t>(m * n));
+  MemoryShare(context.account()).grow_to(2 * sizeof(cdouble) * static_cast<std::uint64_t>(m * n));  // makes room for it
   // W G = B: rows of W are times, G_lj = m(at_l - at_j), B_tj = m(t - at_j). A ridge of a rounding error keeps G
   // definite; it is far below the square of any error that may be asked for.
   constexpr double kRidge = 1e-13;

@@ -23,7 +23,7 @@ std::vector<int> series_of(const Outcome& out) {
   return series;
 }
 
-using BranchTest = OnBackend;
+using BranchTest = OnEachBackend;
 
 TEST_P(BranchTest, MagnitudeAndPhaseAreTwoSeries) {
   const Contrasts scene(2);

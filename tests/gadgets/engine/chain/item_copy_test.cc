@@ -8,7 +8,7 @@
 namespace echotrain::testing {
 namespace {
 
-using ItemCopyTest = OnBackend;
+using ItemCopyTest = OnEachBackend;
 
 Array<cfloat> numbers(numerics::Context& compute, float first) {
   HostArray<cfloat> host = compute.allocate_host<cfloat>({2, 3});

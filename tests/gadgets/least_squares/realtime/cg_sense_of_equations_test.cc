@@ -134,7 +134,7 @@ double error_of_magnitudes(const protocol::Image& image, const std::vector<cdoub
   return nrmse(got, size);
 }
 
-using CgSenseOfEquationsTest = OnBackend;
+using CgSenseOfEquationsTest = OnEachBackend;
 
 // Frame after frame of a moving object, maps given: each is the solution of its own equations, drawn to the one before.
 // 40 steps leave 1e-6 where the smallest eigenvalue is 0.07 and more; floats leave 1e-5 at most. Against the solution

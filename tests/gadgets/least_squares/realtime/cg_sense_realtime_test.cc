@@ -97,7 +97,7 @@ double magnitude_error(const protocol::Image& image, const std::vector<cdouble>&
   return nrmse(got, size);
 }
 
-using CgSenseRealtimeTest = OnBackend;
+using CgSenseRealtimeTest = OnEachBackend;
 
 // One coil sees all: its map is 1. Enough spokes and steps leave the object, whose corners of k-space are empty to
 // 1e-3.

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 std::string sms_chain(const std::string& options, const std::string& keys = "") {
   return yaml("  - cg_sense_sms: {" + options + "}\n  - image: {component: complex}\n", keys);
 }
-using CgSenseSmsTest = OnBackend;
+using CgSenseSmsTest = OnEachBackend;
 
 // Two and three slices, phases of all numbers at the same angles and at angles between one another. A third of the
 // angles that an image needs; maps are those of the middle of k-space, which limits what is found. With the numbers

@@ -214,11 +214,15 @@ TEST(MemoryAccount, WhoBorrowsLeavesWhatIsKept) {
   EXPECT_THROW(borrower.take(1), OverBudget);
   EXPECT_TRUE(holder.reserve(15)) << "what is reserved may take it";
   holder.take(15);
+  holder.take(3);  // a quarter of the reservation, even of what is kept
   EXPECT_THROW(holder.take(1), OverBudget);
   EXPECT_NO_THROW(borrower.check()) << "what was kept is not full yet";
-  holder.add(6);
+  holder.add(3);
   EXPECT_THROW(borrower.check(), OverBudget);
-  holder.give(6);
+  EXPECT_THROW(holder.check(), OverBudget);
+  holder.give(3);
+  EXPECT_NO_THROW(holder.check());
+  holder.give(3);
   Parts unused(*budget, {6});  // beyond the bound, and may go
   EXPECT_NO_THROW(borrower.check());
   EXPECT_EQ(unused.left(), 0u);

@@ -329,22 +329,5 @@ TEST(MaskedFourierThreads, DoNotShow) {
   });
 }
 
-TEST(MaskedFourierMemory, VectorsOnTheHostAreCounted) {
-  // The operator keeps three arrays of 1 MiB: mask, factors and circulant. Making it takes two vectors of that size.
-  const Shape shape{512, 512};
-  const std::vector<float> mask(static_cast<std::size_t>(shape.size()), 1.0f);
-  const auto make = [&](std::uint64_t budget) {
-    ResourceOptions options = test_resource_options();
-    options.memory_budget = budget;
-    const auto resources = std::make_shared<Resources>(options);
-    const auto account = std::make_shared<MemoryAccount>(resources->memory());
-    Context context(Backend::cpu, resources, {.account = account});
-    const auto made = MaskedFourier::make(context, {mask.data(), shape}, shape, shape, shape);
-    return account->used();
-  };
-  EXPECT_EQ(make(6 << 20), 3u << 20);
-  EXPECT_THROW(make(4 << 20), OverBudget);
-}
-
 }  // namespace
 }  // namespace echotrain::numerics

@@ -83,7 +83,7 @@ double mean_depth(const std::vector<double>& times) {
   return sum / static_cast<double>(times.size());
 }
 
-using BreathingGateTest = OnBackend;
+using BreathingGateTest = OnEachBackend;
 
 TEST_P(BreathingGateTest, TheHalfNearestToExpirationIsKeptHoweverReadoutsArrive) {
   const auto readouts = breathing_lines(4, 45000);  // the centre comes every 80 ms

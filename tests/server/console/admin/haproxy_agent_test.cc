@@ -16,20 +16,11 @@ using testing::StartsWith;
 
 /// All that comes until the server ends the connection in order; "reset" when it does not.
 std::string ask(std::uint16_t port, const std::string& say = "") {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const timeval patience{20, 0};
-  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  std::string all;
-  ssize_t n = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-  if (n == 0 && !say.empty()) n = ::send(fd, say.data(), say.size(), MSG_NOSIGNAL);
-  for (char bytes[256]; n >= 0 && (n = ::recv(fd, bytes, sizeof(bytes), 0)) > 0;)
-    all.append(bytes, static_cast<std::size_t>(n));
-  ::close(fd);
-  return n == 0 ? all : "reset";
+  Loopback connection(port);
+  if (!connection.send(say)) return "reset";
+  while (connection.receive_some()) {
+  }
+  return connection.eof() ? connection.received() : "reset";
 }
 
 Environment environment_with(std::vector<Place> places, const config::ServerOptions& options) {

@@ -428,37 +428,17 @@ TEST(Viewers, SlowLinksGetSmallerImages) {
 }
 
 /// A connection that listens to the events.
-class Listening {
+class Listening : public Loopback {
  public:
-  explicit Listening(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    const std::string request = "GET /live/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    EXPECT_GT(::send(fd_, request.data(), request.size(), MSG_NOSIGNAL), 0);
+  explicit Listening(std::uint16_t port) : Loopback(port) {
+    EXPECT_TRUE(send("GET /live/events HTTP/1.1\r\nHost: localhost\r\n\r\n"));
   }
-  ~Listening() { ::close(fd_); }
-  Listening(const Listening&) = delete;
-  Listening& operator=(const Listening&) = delete;
 
   bool hears(const std::string& wanted) {
-    while (heard_.find(wanted) == std::string::npos) {
-      pollfd poll_fd{fd_, POLLIN, 0};
-      char bytes[4096];
-      if (::poll(&poll_fd, 1, 5000) <= 0) return false;
-      const ssize_t n = ::recv(fd_, bytes, sizeof(bytes), 0);
-      if (n <= 0) return false;
-      heard_.append(bytes, static_cast<std::size_t>(n));
-    }
+    while (received().find(wanted) == std::string::npos)
+      if (!receive_some(5s)) return false;
     return true;
   }
-  const std::string& heard() const { return heard_; }
-
- private:
-  int fd_;
-  std::string heard_;
 };
 
 TEST(Events, TellOfImagesAndBoundTheirListeners) {
@@ -468,15 +448,15 @@ TEST(Events, TellOfImagesAndBoundTheirListeners) {
   Listening first(server.admin_port());
   EXPECT_TRUE(first.hears("event: hello\ndata: {\"viewer\":1}\n\n"));
   EXPECT_TRUE(first.hears("event: state\ndata: {\"scans\":["));
-  EXPECT_THAT(first.heard(), testing::StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"));
+  EXPECT_THAT(first.received(), testing::StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"));
   EXPECT_TRUE(server.works());
-  EXPECT_TRUE(first.hears("event: image\ndata: {\"scan\":1,\"image\":1}\n\n")) << first.heard();
+  EXPECT_TRUE(first.hears("event: image\ndata: {\"scan\":1,\"image\":1}\n\n")) << first.received();
   {
     Listening second(server.admin_port());
     EXPECT_TRUE(second.hears("event: state"));  // before the next one comes
     Listening third(server.admin_port());
     EXPECT_TRUE(third.hears("admin.viewers"));
-    EXPECT_THAT(third.heard(), testing::StartsWith("HTTP/1.1 503 "));
+    EXPECT_THAT(third.received(), testing::StartsWith("HTTP/1.1 503 "));
   }
   // Their places are free again once the server has noticed that they are gone, at the next event.
   bool heard = false;

@@ -1,6 +1,7 @@
-// The reference is NLINV by its definition in float64: the truth that the fast one is compared with.
+// The reference is NLINV by its definition in float64, with tiny scans: the truth that the fast one is compared with.
 #pragma once
 
+#include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "gadgets/numerics/inverse/nlinv/nlinv.h"
+#include "tests/support/backends.h"
+#include "tests/support/direct_sum.h"
 
 namespace echotrain::testing {
 
@@ -141,6 +144,31 @@ struct NlinvReference {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] += alpha * (reference[i] - x[i]);
     return out;
   }
+  /// The unknowns after the first Newton step with alpha = 1, by Gauss; the matrix is positive definite.
+  Vector64 newton_step(double factor, const Vector64& data) const {
+    const std::size_t n = unknowns();
+    const Vector64 x = start();
+    Vector64 b = newton_right(x, x, 1, factor, data);
+    std::vector<Vector64> rows(n, Vector64(n));
+    for (std::size_t j = 0; j < n; ++j) {
+      Vector64 unit(n);
+      unit[j] = 1;
+      const Vector64 column = newton_matrix(x, 1, unit);
+      for (std::size_t i = 0; i < n; ++i) rows[i][j] = column[i];
+    }
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t k = i + 1; k < n; ++k) {
+        const cdouble f = rows[k][i] / rows[i][i];
+        for (std::size_t j = i; j < n; ++j) rows[k][j] -= f * rows[i][j];
+        b[k] -= f * b[i];
+      }
+    for (std::size_t i = n; i-- > 0;) {
+      for (std::size_t j = i + 1; j < n; ++j) b[i] -= rows[i][j] * b[j];
+      b[i] /= rows[i][i];
+    }
+    for (std::size_t i = 0; i < n; ++i) b[i] += x[i];
+    return b;
+  }
   Vector64 conjugate_gradients(const Vector64& x, double alpha, Vector64 r, int steps) const {
     Vector64 d(r.size()), p = r;
     double old = inner(r, r).real();
@@ -187,6 +215,92 @@ struct NlinvReference {
       out[i] = x[m * of_slice() + v] * std::sqrt(sum) / factor;
     }
     return out;
+  }
+};
+
+/// A tiny scan of slices and coils that the model can have. Sample s is of number s % slices and is sampled anywhere.
+/// Few waves, so that float64 is quick.
+struct TinyScan {
+  NlinvReference reference;
+  Vector64 phases, data;  // [number, slice], [sample, coil]; data as cfloat has them
+
+  explicit TinyScan(std::size_t slices, unsigned seed = 1, std::size_t samples = 75) {
+    auto& r = reference;
+    r.slices = slices;
+    r.coils = 3;
+    r.ny = 7;
+    r.nx = 6;
+    r.fy = 14;
+    r.fx = 12;
+    r.my = 2;
+    r.mx = 1;
+    r.options.smoothness = 45;  // (1 + 45 / 49)^-16 = 3e-5 and (1 + 45 / 144)^-16 = 1e-2 stay, the next do not
+    r.options.newton_steps = 4;
+    r.options.inner = 6;
+    r.options.scale = 30;
+    for (std::size_t n = 0; n < slices; ++n)
+      for (std::size_t m = 0; m < slices; ++m)
+        phases.push_back(
+            std::polar(1.0, 2 * std::numbers::pi * static_cast<double>(n * m) / static_cast<double>(slices)));
+    Random random(seed);
+    double sum = 0;
+    for (std::size_t s = 0; s < samples; ++s) {
+      r.coordinates.push_back(random.uniform(-0.5, 0.5));
+      r.coordinates.push_back(random.uniform(-0.5, 0.5));
+      r.weights.push_back(static_cast<float>(random.uniform(0.2, 1) / static_cast<double>(samples)));
+      sum += static_cast<double>(r.weights.back());
+      for (std::size_t m = 0; m < slices; ++m) r.turns.push_back(phases[s % slices * slices + m]);
+    }
+    r.scale = std::numbers::pi / 4 / sum;
+    const auto drawn = random.normals(static_cast<std::int64_t>(r.unknowns()));
+    Vector64 truth(drawn.begin(), drawn.end());
+    for (std::size_t j = 0; j < slices * r.coils; ++j)
+      truth[j / r.coils * r.of_slice() + r.voxels() + j % r.coils * r.waves() + r.waves() / 2] +=
+          20.0;  // a coil's mean
+    for (const cdouble d : r.forward(r.image_of(truth))) data.push_back(cdouble(numerics::cfloat(d)));
+  }
+  numerics::Shape image() const {
+    return {static_cast<std::int64_t>(reference.ny), static_cast<std::int64_t>(reference.nx)};
+  }
+  numerics::Shape field() const {
+    return {static_cast<std::int64_t>(reference.fy), static_cast<std::int64_t>(reference.fx)};
+  }
+  std::int64_t coils() const { return static_cast<std::int64_t>(reference.coils); }
+  std::int64_t slices() const { return static_cast<std::int64_t>(reference.slices); }
+  numerics::Shape images() const { return {slices(), image()[0], image()[1]}; }
+  numerics::Shape coil_images() const { return {slices(), coils(), image()[0], image()[1]}; }
+  double factor() const {
+    return reference.options.scale * std::sqrt(static_cast<double>(slices())) /
+           std::sqrt(reference.scale * reference.power(data));
+  }
+};
+
+/// Suites of NLINV.
+template <class B>
+class OnNlinv : public OnBackend<B> {
+ protected:
+  std::vector<numerics::cfloat> unknowns(const numerics::Nlinv& nlinv) {
+    const auto host = this->context().template download<numerics::cfloat>(nlinv.unknowns());
+    return std::vector<numerics::cfloat>(host.data(), host.data() + host.size());
+  }
+  /// `images`: the shape of images of coils. Bounds: the NUFFT's accuracy of 2e-6, of point spread functions too.
+  void expect_sums(const numerics::NlinvFrame& frame, const NlinvReference& r, const Vector64& data,
+                   const numerics::Shape& images) {
+    numerics::Context& context = this->context();
+    EXPECT_EQ(frame.matrix_scale, 1);
+    EXPECT_NEAR(frame.data_scale, r.scale, 1e-6 * r.scale);
+    EXPECT_NEAR(context.template download<double>(frame.power).data()[0], r.power(data), 1e-6 * r.power(data));
+    ASSERT_EQ(frame.right.size(), images.size());
+    const auto right = context.template download<numerics::cfloat>(frame.right);
+    const Vector64 truth = r.back(data);
+    EXPECT_LT(relative_error(right.data(), truth, truth.size()), 1e-5);
+    const auto z = Random(5).normals(static_cast<std::int64_t>(truth.size()));
+    const auto z_there = this->upload(z, images);
+    auto tz = context.template allocate<numerics::cfloat>(images);
+    frame.matrix(z_there.cview(), tz.view());
+    Vector64 product = r.back(r.forward(Vector64(z.begin(), z.end())));
+    for (cdouble& v : product) v *= r.scale;
+    EXPECT_LT(relative_error(this->download(tz), product, product.size()), 1e-5);
   }
 };
 

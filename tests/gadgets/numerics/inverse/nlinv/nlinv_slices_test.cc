@@ -15,71 +15,20 @@ namespace {
 using testing::Backends;
 using testing::NlinvReference;
 using testing::Random;
+using testing::TinyScan;
 using testing::Vector64;
 
-/// A tiny scan of slices and coils that the model can have. Sample s is of number s % slices and is sampled anywhere.
-struct TinySlices {
-  NlinvReference reference;
-  Vector64 phases, data;  // [number, slice], [sample, coil]
-
-  explicit TinySlices(std::size_t slices, unsigned seed = 1, std::size_t samples = 75) {
-    auto& r = reference;
-    r.slices = slices;
-    r.coils = 3;
-    r.ny = 7;
-    r.nx = 6;
-    r.fy = 14;
-    r.fx = 12;
-    r.my = 2;
-    r.mx = 1;
-    r.options.smoothness = 45;  // (1 + 45 / 49)^-16 = 3e-5 and (1 + 45 / 144)^-16 = 1e-2 stay, the next do not
-    r.options.newton_steps = 4;
-    r.options.inner = 6;
-    r.options.scale = 30;
-    for (std::size_t n = 0; n < slices; ++n)
-      for (std::size_t m = 0; m < slices; ++m)
-        phases.push_back(
-            std::polar(1.0, 2 * std::numbers::pi * static_cast<double>(n * m) / static_cast<double>(slices)));
-    Random random(seed);
-    double sum = 0;
-    for (std::size_t s = 0; s < samples; ++s) {
-      r.coordinates.push_back(random.uniform(-0.5, 0.5));
-      r.coordinates.push_back(random.uniform(-0.5, 0.5));
-      r.weights.push_back(static_cast<float>(random.uniform(0.2, 1) / static_cast<double>(samples)));
-      sum += static_cast<double>(r.weights.back());
-      for (std::size_t m = 0; m < slices; ++m) r.turns.push_back(phases[s % slices * slices + m]);
-    }
-    r.scale = std::numbers::pi / 4 / sum;
-    const auto drawn = random.normals(static_cast<std::int64_t>(r.unknowns()));
-    Vector64 truth(drawn.begin(), drawn.end());
-    for (std::size_t j = 0; j < slices * r.coils; ++j)
-      truth[j / r.coils * r.of_slice() + r.voxels() + j % r.coils * r.waves() + r.waves() / 2] +=
-          20.0;  // a coil's mean
-    for (const cdouble d : r.forward(r.image_of(truth))) data.push_back(cdouble(cfloat(d)));
-  }
-  Shape image() const { return {static_cast<std::int64_t>(reference.ny), static_cast<std::int64_t>(reference.nx)}; }
-  Shape field() const { return {static_cast<std::int64_t>(reference.fy), static_cast<std::int64_t>(reference.fx)}; }
-  std::int64_t coils() const { return static_cast<std::int64_t>(reference.coils); }
-  std::int64_t slices() const { return static_cast<std::int64_t>(reference.slices); }
-  Shape images() const { return {slices(), image()[0], image()[1]}; }
-  Shape coil_images() const { return {slices(), coils(), image()[0], image()[1]}; }
-  double factor() const {
-    return reference.options.scale * std::sqrt(static_cast<double>(slices())) /
-           std::sqrt(reference.scale * reference.power(data));
-  }
-};
-
 template <class B>
-class NlinvSlicesTest : public testing::OnBackend<B> {
+class NlinvSlicesTest : public testing::OnNlinv<B> {
  protected:
-  PhasedFrame phased(const TinySlices& tiny) {
+  PhasedFrame phased(const TinyScan& tiny) {
     std::vector<cfloat> phases;
     for (const cdouble p : tiny.phases) phases.emplace_back(p);
     return PhasedFrame(this->context(), {phases.data(), {tiny.slices(), tiny.slices()}}, tiny.coils(), tiny.image(),
                        2e-6);
   }
   /// The next frame in the same memory. Numbers from `end` on have no samples.
-  NlinvFrame fill(PhasedFrame& frame, const TinySlices& tiny, std::int64_t end = 16) {
+  NlinvFrame fill(PhasedFrame& frame, const TinyScan& tiny, std::int64_t end = 16) {
     const NlinvReference& r = tiny.reference;
     frame.clear();
     double sum = 0;
@@ -101,47 +50,30 @@ class NlinvSlicesTest : public testing::OnBackend<B> {
     }
     return frame.finish(sum);
   }
-  std::vector<cfloat> unknowns(const Nlinv& nlinv) {
-    const HostArray<cfloat> host = this->context().template download<cfloat>(nlinv.unknowns());
-    return std::vector<cfloat>(host.data(), host.data() + host.size());
-  }
-  Nlinv solver(const TinySlices& tiny, const NlinvOptions& options) {
+  Nlinv solver(const TinyScan& tiny, const NlinvOptions& options) {
     return Nlinv(this->context(), tiny.coils(), tiny.image(), tiny.field(), options, tiny.slices());
   }
 };
 TYPED_TEST_SUITE(NlinvSlicesTest, Backends, testing::BackendNames);
 
-// The NUFFT's accuracy of 2e-6, of the point spread functions too. A number without samples gives nothing.
+// A number without samples gives nothing.
 TYPED_TEST(NlinvSlicesTest, FramesAreTheirSums) {
-  Context& context = this->context();
   for (const std::size_t slices : {2, 3})
     for (const bool lacks : {false, true}) {
-      const TinySlices tiny(slices);
+      const TinyScan tiny(slices);
       PhasedFrame own = this->phased(tiny);
       this->fill(own, tiny);  // a frame before, in the same memory
       const NlinvFrame frame = this->fill(own, tiny, lacks ? tiny.slices() - 1 : tiny.slices());
       NlinvReference r = tiny.reference;
-      Vector64 data = tiny.data;
       double sum = 0;
       for (std::size_t s = 0; s < r.weights.size(); ++s) {
         if (lacks && s % slices + 1 == slices) r.weights[s] = 0;
         sum += static_cast<double>(r.weights[s]);
       }
       r.scale = std::numbers::pi / 4 / sum;
-      EXPECT_EQ(frame.matrix_scale, 1);
-      EXPECT_NEAR(frame.data_scale, r.scale, 1e-6 * r.scale);
-      EXPECT_NEAR(context.template download<double>(frame.power).data()[0], r.power(data), 1e-6 * r.power(data));
+      SCOPED_TRACE(std::to_string(slices) + (lacks ? ", of which one lacks" : ""));
       ASSERT_EQ(frame.right.shape(), tiny.coil_images());
-      const HostArray<cfloat> right = context.template download<cfloat>(frame.right);
-      const Vector64 truth = r.back(data);
-      EXPECT_LT(testing::relative_error(right.data(), truth, truth.size()), 1e-5) << slices << lacks;
-      const auto z = Random(5).normals(static_cast<std::int64_t>(truth.size()));
-      const auto z_there = this->upload(z, tiny.coil_images());
-      auto tz = context.template allocate<cfloat>(tiny.coil_images());
-      frame.matrix(z_there.cview(), tz.view());
-      Vector64 product = r.back(r.forward(Vector64(z.begin(), z.end())));
-      for (cdouble& v : product) v *= r.scale;
-      EXPECT_LT(testing::relative_error(this->download(tz), product, product.size()), 1e-5) << slices << lacks;
+      this->expect_sums(frame, r, tiny.data, tiny.coil_images());
     }
 }
 
@@ -149,7 +81,7 @@ TYPED_TEST(NlinvSlicesTest, FramesAreTheirSums) {
 // gradients gives solves the dense equations. alpha keeps the condition number below some 1e3, and so the error of fp32
 // below 1e-4.
 TYPED_TEST(NlinvSlicesTest, ANewtonStepSolvesItsEquations) {
-  TinySlices tiny(2);
+  TinyScan tiny(2);
   NlinvReference& r = tiny.reference;
   r.options.newton_steps = 1;
   r.options.first_passes = 1;
@@ -160,35 +92,14 @@ TYPED_TEST(NlinvSlicesTest, ANewtonStepSolvesItsEquations) {
   EXPECT_EQ(nlinv.unknowns().size(), 2 * (7 * 6 + 3 * 5 * 3));
   auto image = this->context().template allocate<cfloat>(tiny.images());
   nlinv.solve(this->fill(own, tiny), image.view());
-
-  const std::size_t n = r.unknowns();
-  const Vector64 x = r.start();
-  Vector64 b = r.newton_right(x, x, 1, tiny.factor(), tiny.data);
-  std::vector<Vector64> rows(n, Vector64(n));
-  for (std::size_t j = 0; j < n; ++j) {
-    Vector64 unit(n);
-    unit[j] = 1;
-    const Vector64 column = r.newton_matrix(x, 1, unit);
-    for (std::size_t i = 0; i < n; ++i) rows[i][j] = column[i];
-  }
-  for (std::size_t i = 0; i < n; ++i)  // Gauss; the matrix is positive definite
-    for (std::size_t k = i + 1; k < n; ++k) {
-      const cdouble f = rows[k][i] / rows[i][i];
-      for (std::size_t j = i; j < n; ++j) rows[k][j] -= f * rows[i][j];
-      b[k] -= f * b[i];
-    }
-  for (std::size_t i = n; i-- > 0;) {
-    for (std::size_t j = i + 1; j < n; ++j) b[i] -= rows[i][j] * b[j];
-    b[i] /= rows[i][i];
-  }
-  for (std::size_t i = 0; i < n; ++i) b[i] += x[i];
-  EXPECT_LT(testing::relative_error(this->unknowns(nlinv), b, n), 1e-4);
+  const Vector64 x = r.newton_step(tiny.factor(), tiny.data);
+  EXPECT_LT(testing::relative_error(this->unknowns(nlinv), x, x.size()), 1e-4);
 }
 
 // The reference itself: its model is what it says, sum_m turn F_m m c by central differences, and back() is the adjoint
 // of forward().
 TEST(NlinvSlicesReferenceTest, DerivativeAndAdjoint) {
-  const TinySlices tiny(3);
+  const TinyScan tiny(3);
   const NlinvReference& r = tiny.reference;
   const auto draw = [](unsigned seed, std::size_t n) {
     const auto values = Random(seed).normals(static_cast<std::int64_t>(n));
@@ -212,7 +123,7 @@ TEST(NlinvSlicesReferenceTest, DerivativeAndAdjoint) {
 TYPED_TEST(NlinvSlicesTest, FramesFollowTheirDefinition) {
   Context& context = this->context();
   for (const std::size_t slices : {2, 3}) {
-    const TinySlices first(slices);
+    const TinyScan first(slices);
     const NlinvReference& r = first.reference;
     PhasedFrame own = this->phased(first);
     Nlinv nlinv = this->solver(first, r.options);
@@ -220,7 +131,7 @@ TYPED_TEST(NlinvSlicesTest, FramesFollowTheirDefinition) {
     const double factor = first.factor();
     Vector64 x;
     for (const unsigned seed : {1U, 7U, 9U}) {
-      const TinySlices tiny(slices, seed, seed == 9U ? 90 : 75);
+      const TinyScan tiny(slices, seed, seed == 9U ? 90 : 75);
       const NlinvResult result = nlinv.solve(this->fill(own, tiny), image.view());
       const Vector64 begin =
           x.empty() ? r.solve(r.start(), r.start(), factor, tiny.data) : x;  // the first of two passes
@@ -256,13 +167,13 @@ TYPED_TEST(NlinvSlicesTest, FramesFollowTheirDefinition) {
 // were alone: here all slices are one, whose image is that of one slice. What fp32 leaves.
 TYPED_TEST(NlinvSlicesTest, PhasesThatTellAllSeparateTheSlices) {
   Context& context = this->context();
-  TinySlices one(1, 3, 60);
+  TinyScan one(1, 3, 60);
   PhasedFrame alone = this->phased(one);
   Nlinv single = this->solver(one, one.reference.options);
   auto expected = context.template allocate<cfloat>(one.image());
   single.solve(this->fill(alone, one), expected.view());
 
-  TinySlices two(2, 3, 120);
+  TinyScan two(2, 3, 120);
   for (std::size_t s = 0; s < 120; ++s) {  // of numbers by turns
     for (std::size_t a = 0; a < 2; ++a) two.reference.coordinates[2 * s + a] = one.reference.coordinates[s / 2 * 2 + a];
     two.reference.weights[s] = one.reference.weights[s / 2];
@@ -286,7 +197,7 @@ TYPED_TEST(NlinvSlicesTest, RefusesWhatDoesNotFit) {
   const std::vector<cfloat> phases(6, 1.0f);
   EXPECT_THROW(PhasedFrame(context, {phases.data(), {2, 3}}, 2, {8, 8}, 1e-3), std::invalid_argument);
   EXPECT_THROW(PhasedFrame(context, {phases.data(), {2, 2}}, 2, {8, 8, 8}, 1e-3), std::invalid_argument);
-  const TinySlices tiny(2);
+  const TinyScan tiny(2);
   PhasedFrame own = this->phased(tiny);
   const NlinvFrame frame = this->fill(own, tiny);
   Nlinv nlinv = this->solver(tiny, tiny.reference.options);

@@ -21,45 +21,9 @@ using testing::Vector64;
 
 Vector64 to64(const std::vector<cfloat>& values) { return Vector64(values.begin(), values.end()); }
 
-/// A tiny scan of an object and coils that the model can have, sampled anywhere. Few waves, so that float64 is quick.
-struct Tiny {
-  NlinvReference reference;
-  Vector64 data;  // [sample, coil]
-  std::vector<cfloat> data32;
-
-  explicit Tiny(unsigned seed = 1, std::size_t samples = 60) {
-    auto& r = reference;
-    r.coils = 3;
-    r.ny = 7;
-    r.nx = 6;
-    r.fy = 14;
-    r.fx = 12;
-    r.my = 2;
-    r.mx = 1;
-    r.options.smoothness = 45;  // (1 + 45 / 49)^-16 = 3e-5 and (1 + 45 / 144)^-16 = 1e-2 stay, the next do not
-    r.options.newton_steps = 4;
-    r.options.inner = 6;
-    r.options.scale = 30;
-    Random random(seed);
-    double sum = 0;
-    for (std::size_t s = 0; s < samples; ++s) {
-      r.coordinates.push_back(random.uniform(-0.5, 0.5));
-      r.coordinates.push_back(random.uniform(-0.5, 0.5));
-      r.weights.push_back(static_cast<float>(random.uniform(0.2, 1) / static_cast<double>(samples)));
-      sum += static_cast<double>(r.weights.back());
-    }
-    r.scale = std::numbers::pi / 4 / sum;
-    Vector64 truth = to64(random.normals(static_cast<std::int64_t>(r.unknowns())));
-    for (std::size_t c = 0; c < r.coils; ++c)
-      truth[r.voxels() + c * r.waves() + r.waves() / 2] += 20.0;  // of a coil, the mean
-    data = r.forward(r.image_of(truth));
-    for (const cdouble d : data) data32.emplace_back(d);
-    data = to64(data32);
-  }
-  Shape image() const { return {static_cast<std::int64_t>(reference.ny), static_cast<std::int64_t>(reference.nx)}; }
-  Shape field() const { return {static_cast<std::int64_t>(reference.fy), static_cast<std::int64_t>(reference.fx)}; }
-  std::int64_t coils() const { return static_cast<std::int64_t>(reference.coils); }
-  double factor() const { return reference.options.scale / std::sqrt(reference.scale * reference.power(data)); }
+/// One slice.
+struct Tiny : testing::TinyScan {
+  explicit Tiny(unsigned seed = 1, std::size_t samples = 60) : TinyScan(1, seed, samples) {}
 };
 
 /// The same as GriddedFrame, to rounding of its accuracy.
@@ -74,7 +38,8 @@ class TinyFrame {
     gridded_.clear();
     const auto samples = static_cast<std::int64_t>(tiny.reference.weights.size());
     const HostView<const float> weights(tiny.reference.weights.data(), {samples});
-    data_ = context_.upload<cfloat>({tiny.data32.data(), {samples, tiny.coils()}});
+    const std::vector<cfloat> data(tiny.data.begin(), tiny.data.end());
+    data_ = context_.upload<cfloat>({data.data(), {samples, tiny.coils()}});
     weights_ = context_.upload<float>(weights);
     // In two parts, as they come.
     const std::int64_t first = samples / 3;
@@ -98,14 +63,10 @@ class TinyFrame {
 };
 
 template <class B>
-class NlinvTest : public testing::OnBackend<B> {
+class NlinvTest : public testing::OnNlinv<B> {
  protected:
   NlinvProblem problem(const Tiny& tiny) {
     return make_nlinv_problem(this->context(), tiny.coils(), tiny.image(), tiny.field(), tiny.reference.options);
-  }
-  std::vector<cfloat> unknowns(const Nlinv& nlinv) {
-    const HostArray<cfloat> host = this->context().template download<cfloat>(nlinv.unknowns());
-    return std::vector<cfloat>(host.data(), host.data() + host.size());
   }
 };
 TYPED_TEST_SUITE(NlinvTest, Backends, testing::BackendNames);
@@ -220,27 +181,10 @@ TYPED_TEST(NlinvTest, LongSidesAreTheirSums) {
   }
 }
 
-// The NUFFT's accuracy of 2e-6, of the point spread function too.
 TYPED_TEST(NlinvTest, GriddedFramesAreTheirSums) {
-  Context& context = this->context();
   const Tiny tiny;
-  const NlinvReference& r = tiny.reference;
-  TinyFrame own(context, tiny);
-  const NlinvFrame frame = own.get();
-  EXPECT_EQ(frame.matrix_scale, 1);
-  EXPECT_NEAR(frame.data_scale, r.scale, 1e-6 * r.scale);
-  EXPECT_NEAR(context.template download<double>(frame.power).data()[0], r.power(tiny.data), 1e-6 * r.power(tiny.data));
-  const HostArray<cfloat> right = context.template download<cfloat>(frame.right);
-  const Vector64 truth = r.back(tiny.data);
-  EXPECT_LT(testing::relative_error(right.data(), truth, truth.size()), 1e-5);
-  const auto z = Random(5).normals(static_cast<std::int64_t>(truth.size()));
-  const Shape images{tiny.coils(), tiny.image()[0], tiny.image()[1]};
-  const auto z_there = this->upload(z, images);
-  auto tz = context.template allocate<cfloat>(images);
-  frame.matrix(z_there.cview(), tz.view());
-  Vector64 product = r.back(r.forward(to64(z)));
-  for (cdouble& v : product) v *= r.scale;
-  EXPECT_LT(testing::relative_error(this->download(tz), product, product.size()), 1e-5);
+  TinyFrame own(this->context(), tiny);
+  this->expect_sums(own.get(), tiny.reference, tiny.data, {tiny.coils(), tiny.image()[0], tiny.image()[1]});
 }
 
 // One Newton step with enough conjugate gradients against a dense solution. alpha keeps the condition number below some
@@ -255,29 +199,8 @@ TYPED_TEST(NlinvTest, ANewtonStepSolvesItsEquations) {
   Nlinv nlinv(this->context(), tiny.coils(), tiny.image(), tiny.field(), r.options);
   auto image = this->context().template allocate<cfloat>(tiny.image());
   nlinv.solve(own.get(), image.view());
-
-  const std::size_t n = r.unknowns();
-  const Vector64 x = r.start();
-  Vector64 b = r.newton_right(x, x, 1, tiny.factor(), tiny.data);
-  std::vector<Vector64> rows(n, Vector64(n));
-  for (std::size_t j = 0; j < n; ++j) {
-    Vector64 unit(n);
-    unit[j] = 1;
-    const Vector64 column = r.newton_matrix(x, 1, unit);
-    for (std::size_t i = 0; i < n; ++i) rows[i][j] = column[i];
-  }
-  for (std::size_t i = 0; i < n; ++i)  // Gauss; the matrix is positive definite
-    for (std::size_t k = i + 1; k < n; ++k) {
-      const cdouble f = rows[k][i] / rows[i][i];
-      for (std::size_t j = i; j < n; ++j) rows[k][j] -= f * rows[i][j];
-      b[k] -= f * b[i];
-    }
-  for (std::size_t i = n; i-- > 0;) {
-    for (std::size_t j = i + 1; j < n; ++j) b[i] -= rows[i][j] * b[j];
-    b[i] /= rows[i][i];
-  }
-  for (std::size_t i = 0; i < n; ++i) b[i] += x[i];
-  EXPECT_LT(testing::relative_error(this->unknowns(nlinv), b, n), 1e-4);
+  const Vector64 x = r.newton_step(tiny.factor(), tiny.data);
+  EXPECT_LT(testing::relative_error(this->unknowns(nlinv), x, x.size()), 1e-4);
 }
 
 // The same steps in float64. What fp32 and the NUFFT are off by grows with the steps of conjugate gradients, but steps
@@ -335,7 +258,6 @@ TYPED_TEST(NlinvTest, FramesInTheSameMemoryFollowTheirDefinition) {
   for (const unsigned seed : {7U, 9U, 11U}) {
     Tiny next(seed, seed == 9U ? 75 : 60);
     if (seed == 9U) {
-      for (cfloat& v : next.data32) v *= 2.0f;
       for (cdouble& v : next.data) v *= 2.0;
     }
     frame.fill(next);
@@ -352,8 +274,8 @@ TYPED_TEST(NlinvTest, BadFramesGiveNoImageAndAreForgotten) {
   Context& context = this->context();
   const Tiny good;
   Tiny bad = good, none = good;
-  bad.data32[5] = std::numeric_limits<float>::quiet_NaN();
-  for (auto& v : none.data32) v = 0;
+  bad.data[5] = std::numeric_limits<float>::quiet_NaN();
+  for (auto& v : none.data) v = 0;
   TinyFrame frame(context, good), broken(context, bad), empty(context, none);
   Nlinv nlinv(context, good.coils(), good.image(), good.field(), good.reference.options);
   auto image = context.template allocate<cfloat>(good.image()), other = context.template allocate<cfloat>(good.image());

@@ -17,7 +17,6 @@ namespace {
 using testing::Backends;
 using testing::fewer;
 using testing::make_problem;
-using testing::make_problem_on_lines;
 using testing::Problem;
 using testing::Random;
 using testing::tolerance;
@@ -94,34 +93,12 @@ TYPED_TEST(NufftForwardTest, EveryWidthAndOversampling) {
 }
 
 TYPED_TEST(NufftForwardTest, OddEvenAndAnisotropicSizes) {
-  const Shape sizes[] = {{1},      {2},      {17},    {64},      {301},     {1, 1},       {5, 3},      {40, 1},
-                         {23, 32}, {32, 23}, {7, 60}, {1, 1, 1}, {3, 4, 5}, {12, 11, 10}, {2, 19, 16}, {17, 6, 9}};
-  unsigned seed = 100;
-  for (const Shape& size : sizes)
-    for (int width : {3, 6, 8}) {
-      // The expected error is a mean: it takes some hundred values to be met within 1.3.
-      const std::int64_t coils = std::max<std::int64_t>(1, 400 / size.size());
-      this->expect_right(make_problem(size, coils, {width, 1.5}, 1000, seed++));
-    }
+  for (const Problem& p : testing::problems_of_odd_sizes()) this->expect_right(p);
 }
 
-// Grids whose extents have transforms of their own on CUDA, along rows and columns, and some with an axis that has none
-// (90, 100 and 216 points).
 TYPED_TEST(NufftForwardTest, EveryLengthOfItsOwn) {
-  unsigned seed = 500;
-  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160}, {192, 224},
-                                    {240, 256}, {288, 320}, {336, 384}, {56, 84},   {112, 168}, {448, 56}};
-  for (const auto& [one, other] : halves) {
-    this->expect_right_at_some(make_problem({one, other}, 1, {5, 2}, 700, seed++), 5);
-    this->expect_right_at_some(make_problem({other, one}, 1, {5, 2}, 700, seed++), 5);
-  }
-  this->expect_right_at_some(make_problem({447, 53}, 3, {5, 1.5}, 700, seed++), 5);  // an odd extent
-  this->expect_right_at_some(make_problem({128, 60}, 3, {5, 1.5}, 700, seed++), 5);
-  this->expect_right_at_some(make_problem({144, 192}, 9, {5, 1.5}, 700, seed++), 5);
-  this->expect_right_at_some(make_problem({64, 53, 64}, 2, {5, 1.5}, 700, seed++), 7);
-  this->expect_right_at_some(make_problem({64, 62, 61}, 1, {5, 1.25}, 700, seed++), 7);
-  this->expect_right_at_some(make_problem({64, 66, 53}, 1, {5, 1.5}, 700, seed++), 7);
-  this->expect_right_at_some(make_problem({64, 96, 64}, 1, {8, 1.75}, 700, seed++), 7);
+  for (const Problem& p : testing::problems_of_own_lengths())
+    this->expect_right_at_some(p, p.image.rank() == 3 ? 7 : 5);
 }
 
 // Grids whose points are not all needed: CUDA leaves out those that no sample is near, and what is in their memory must
@@ -161,15 +138,8 @@ TYPED_TEST(NufftForwardTest, EveryNumberOfCoils) {
 }
 
 TYPED_TEST(NufftForwardTest, PointsOnGridLines) {
-  for (const Shape& size : {Shape{53}, Shape{31, 26}, Shape{9, 12, 11}})
-    for (int width : {4, 5}) {
-      const NufftOptions options{width, 1.5};
-      const Shape grid = this->plan(make_problem(size, 1, options, 1, 1))->grid_shape();
-      this->expect_right(make_problem(size, 3, options, 800, 41, grid));
-      // Here the aliases all have the same sign, and the window's edge belongs to one side: up to 2.5 times the mean
-      // over positions.
-      this->expect_right(make_problem_on_lines(size, 3, options, 800, 42, grid), 2.5);
-    }
+  this->with_points_on_lines({{53}, {31, 26}, {9, 12, 11}},
+                             [&](const Problem& p, double factor) { this->expect_right(p, factor); });
 }
 
 TYPED_TEST(NufftForwardTest, LargeOddPlane) {

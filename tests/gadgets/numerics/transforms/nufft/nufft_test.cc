@@ -19,7 +19,6 @@ namespace {
 using testing::Backends;
 using testing::fewer;
 using testing::make_problem;
-using testing::make_problem_on_lines;
 using testing::Problem;
 using testing::Random;
 using testing::tolerance;
@@ -68,15 +67,7 @@ TYPED_TEST(NufftTest, EveryWidthAndOversampling) {
 }
 
 TYPED_TEST(NufftTest, OddEvenAndAnisotropicSizes) {
-  const Shape sizes[] = {{1},      {2},      {17},    {64},      {301},     {1, 1},       {5, 3},      {40, 1},
-                         {23, 32}, {32, 23}, {7, 60}, {1, 1, 1}, {3, 4, 5}, {12, 11, 10}, {2, 19, 16}, {17, 6, 9}};
-  unsigned seed = 100;
-  for (const Shape& size : sizes)
-    for (int width : {3, 6, 8}) {
-      // The expected error is a mean: it takes some hundred values to be met within 1.3.
-      const std::int64_t coils = std::max<std::int64_t>(1, 400 / size.size());
-      this->expect_right(make_problem(size, coils, {width, 1.5}, 1000, seed++));
-    }
+  for (const Problem& p : testing::problems_of_odd_sizes()) this->expect_right(p);
 }
 
 TYPED_TEST(NufftTest, EveryNumberOfCoils) {
@@ -87,15 +78,8 @@ TYPED_TEST(NufftTest, EveryNumberOfCoils) {
 }
 
 TYPED_TEST(NufftTest, PointsOnGridLines) {
-  for (const Shape& size : {Shape{31, 26}, Shape{9, 12, 11}})
-    for (int width : {4, 5}) {
-      const NufftOptions options{width, 1.5};
-      const Shape grid = this->plan(make_problem(size, 1, options, 1, 1))->grid_shape();
-      this->expect_right(make_problem(size, 3, options, 800, 41, grid));
-      // Here the aliases of all samples have the same sign, and the window's edge belongs to one side: up to 2.5 times
-      // the mean over positions.
-      this->expect_right(make_problem_on_lines(size, 3, options, 800, 42, grid), 2.5);
-    }
+  this->with_points_on_lines({{31, 26}, {9, 12, 11}},
+                             [&](const Problem& p, double factor) { this->expect_right(p, factor); });
 }
 
 TYPED_TEST(NufftTest, LargeOddPlane) {
@@ -106,26 +90,8 @@ TYPED_TEST(NufftTest, LargeOddVolume) {
   this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, fewer(30000, 3000), 52), 4096);
 }
 
-// Grids whose extents have transforms of their own on CUDA, along rows and columns, and some with an axis that has none
-// (90, 100 and 216 points).
 TYPED_TEST(NufftTest, EveryLengthOfItsOwn) {
-  unsigned seed = 500;
-  const auto check = [&](const Shape& size, std::int64_t coils, const NufftOptions& options) {
-    this->expect_right_at_some(make_problem(size, coils, options, 700, seed++), 300);
-  };
-  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160}, {192, 224},
-                                    {240, 256}, {288, 320}, {336, 384}, {56, 84},   {112, 168}, {448, 56}};
-  for (const auto& [one, other] : halves) {
-    check({one, other}, 1, {5, 2});
-    check({other, one}, 1, {5, 2});
-  }
-  check({447, 53}, 3, {5, 1.5});  // an odd extent
-  check({128, 60}, 3, {5, 1.5});
-  check({144, 192}, 9, {5, 1.5});
-  check({64, 53, 64}, 2, {5, 1.5});
-  check({64, 62, 61}, 1, {5, 1.25});
-  check({64, 66, 53}, 1, {5, 1.5});
-  check({64, 96, 64}, 1, {8, 1.75});
+  for (const Problem& p : testing::problems_of_own_lengths()) this->expect_right_at_some(p, 300);
 }
 
 // Grids of which samples touch a part: CUDA does not read the rest.

@@ -1,0 +1,1 @@
+"""Work of `python -m echotrain` alone."""

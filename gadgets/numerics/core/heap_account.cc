@@ -1,0 +1,179 @@
+#include "gadgets/numerics/core/heap_account.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <random>
+#include <thread>
+
+namespace echotrain::numerics {
+namespace {
+
+/// The count of one account's blocks. It outlives the account, as blocks do.
+struct Slot {
+  std::atomic<std::int64_t> bytes = 0;
+  std::atomic<bool> open = false;
+};
+constexpr std::size_t kSlots = 1 << 16;
+std::array<Slot, kSlots> slots;
+
+/// Returns a slot that no account and no block has; from the last one on, so that few pages are touched.
+std::size_t open_slot() {
+  static std::atomic<std::size_t> next = 0;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    const std::size_t at = next++ % kSlots;
+    bool is_open = false;
+    if (slots[at].bytes != 0 || !slots[at].open.compare_exchange_strong(is_open, true)) continue;
+    return at;
+  }
+  throw ResourceError("there are too many scans, or results of scans that are kept: no further one can be counted");
+}
+
+/// A block's last bytes: its slot, and 48 bits that a block without one does not have but by chance.
+using Tag = std::uint64_t;
+
+/// What the allocator keeps before each block.
+constexpr std::size_t kChunkHead = sizeof(std::size_t);
+
+/// What is charged at once: larger than most blocks, and small against any bound.
+constexpr std::int64_t kGrain = 256 << 10;
+constexpr std::chrono::milliseconds kPatience{200};
+
+/// Of this run of the program; 0 until the first account, and so until the first tag.
+constinit std::atomic<Tag> key = 0;
+
+void choose_key() {
+  std::random_device random;
+  Tag none = 0;
+  key.compare_exchange_strong(none, (static_cast<Tag>(random()) << 32) | random() | 1);
+}
+
+Tag tag_of(const void* block, std::size_t slot) noexcept {
+  Tag mixed = (reinterpret_cast<Tag>(block) ^ key) * 0x9e3779b97f4a7c15;  // Fibonacci hashing, Knuth vol. 3, 6.4
+  mixed ^= mixed >> 29;
+  return (mixed * key & ~static_cast<Tag>(kSlots - 1)) | slot;
+}
+
+/// The end of what the allocator has given for a block, which may lie behind what was asked for.
+char* end_of(void* block) noexcept {
+  char* begin = static_cast<char*>(block);
+  asm("" : "+r"(begin));  // a fortified memcpy would hold the block to what was asked for
+  return begin + ::malloc_usable_size(block);
+}
+
+}  // namespace
+
+HeapAccount::HeapAccount(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)), slot_(open_slot()) {
+  if (key == 0) choose_key();
+}
+
+HeapAccount::~HeapAccount() {
+  const std::int64_t paid = paid_;
+  if (account_ && paid > 0) account_->give(static_cast<std::uint64_t>(paid));
+  slots[slot_].open = false;
+}
+
+HeapAccount*& HeapAccount::of_thread() noexcept {
+  // No call of a function that allocates: `new` asks for it.
+  [[gnu::tls_model("initial-exec")]] static thread_local HeapAccount* account = nullptr;
+  return account;
+}
+
+std::uint64_t HeapAccount::bytes() const {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(slots[slot_].bytes, 0));
+}
+
+bool HeapAccount::counts() {
+  HeapAccount probe(nullptr);
+  const HeapScope scope(&probe);
+  void* const block = ::operator new(1);
+  const bool counted = probe.bytes() > 0;
+  ::operator delete(block);
+  return counted;
+}
+
+void HeapAccount::check() {
+  settle();
+  const std::int64_t paid = paid_, before = checked_.exchange(paid);
+  if (account_ && paid > before) account_->check();
+}
+
+/// Charges what is allocated and a grain beyond it, so that small blocks seldom come here.
+void HeapAccount::settle() noexcept {
+  if (!account_) return;
+  std::int64_t paid = paid_, wanted = 0;
+  do {
+    wanted = std::max<std::int64_t>(slots[slot_].bytes, 0);
+    wanted = wanted == 0 ? 0 : wanted + kGrain;
+  } while (!paid_.compare_exchange_weak(paid, wanted));
+  if (wanted > paid) account_->add(static_cast<std::uint64_t>(wanted - paid));
+  if (wanted < paid) account_->give(static_cast<std::uint64_t>(paid - wanted));
+}
+
+bool HeapAccount::over(std::size_t bytes) const noexcept {
+  const MemoryBudget& budget = *account_->budget();
+  if (!budget.bounded() || account_->borrowed() == 0) return false;
+  return budget.used() > budget.bound() + (bytes < kLarge ? kSmallBlocks : kLargeBlocks);
+}
+
+/// Counts a block that is about to be allocated; false: the budget lends no more, and nothing is counted.
+bool HeapAccount::admit(std::size_t bytes) noexcept {
+  std::atomic<std::int64_t>& count = slots[slot_].bytes;
+  const std::int64_t now = count.fetch_add(static_cast<std::int64_t>(bytes)) + static_cast<std::int64_t>(bytes);
+  if (!account_) return true;
+  const std::int64_t paid = paid_;
+  if (now <= paid && now > paid - 4 * kGrain) return true;
+  settle();
+  if (now <= paid || !over(bytes)) return true;
+  if (bytes >= kLarge) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < kPatience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (!over(bytes)) return true;
+    }
+  }
+  count.fetch_sub(static_cast<std::int64_t>(bytes));
+  settle();
+  refused_ = true;
+  return false;
+}
+
+void* HeapAccount::allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX) - sizeof(Tag)) return nullptr;
+  const std::size_t size = bytes + sizeof(Tag);
+  if (!admit(size)) return nullptr;
+  void* const block = alignment <= alignof(std::max_align_t) ? std::malloc(size) : ::memalign(alignment, size);
+  std::atomic<std::int64_t>& count = slots[slot_].bytes;
+  if (block == nullptr) {
+    count.fetch_sub(static_cast<std::int64_t>(size));
+    return nullptr;
+  }
+  char* const end = end_of(block);
+  count.fetch_add(end - static_cast<char*>(block) + static_cast<std::int64_t>(kChunkHead - size));
+  const Tag tag = tag_of(block, slot_);
+  std::memcpy(end - sizeof tag, &tag, sizeof tag);
+  return block;
+}
+
+void HeapAccount::release(void* block) noexcept {
+  if (block == nullptr) return;
+  if (key.load(std::memory_order_relaxed) == 0) return std::free(block);
+  Tag tag = 0;
+  char* const end = end_of(block);
+  std::memcpy(&tag, end - sizeof tag, sizeof tag);
+  const std::size_t slot = tag & (kSlots - 1);
+  if (tag == tag_of(block, slot)) {
+    slots[slot].bytes.fetch_sub(static_cast<std::int64_t>(end - static_cast<char*>(block)) +
+                                static_cast<std::int64_t>(kChunkHead));
+    tag = 0;  // the next owner of the block may have no account
+    std::memcpy(end - sizeof tag, &tag, sizeof tag);
+  }
+  std::free(block);
+}
+
+}  // namespace echotrain::numerics

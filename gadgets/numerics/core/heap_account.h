@@ -1,0 +1,77 @@
+// The heap account charges what a scan's threads allocate with `new` to the scan's memory account.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "gadgets/numerics/core/memory_budget.h"
+
+namespace echotrain::numerics {
+
+/// Counts blocks that threads allocate with `new` while they are in one of its scopes, until somebody frees them, and
+/// charges them to a memory account: containers of gadgets, and of libraries that gadgets call, need not count
+/// themselves. Each block names its account in its last bytes (heap_operators.cc), so that whoever frees it gives back
+/// what was charged.
+///
+/// What is left when the heap account ends is charged to nobody: its keeper (a cache, a queue) counts it. Arrays, whose
+/// devices count them, and thread_scratch() do not use `new` within a scope. Thread-safe, but for its end.
+class HeapAccount {
+ public:
+  /// Throws ResourceError where as many heap accounts exist as blocks can name.
+  explicit HeapAccount(std::shared_ptr<MemoryAccount> account);
+  ~HeapAccount();
+  HeapAccount(const HeapAccount&) = delete;
+  HeapAccount& operator=(const HeapAccount&) = delete;
+
+  /// What is allocated [bytes], with the allocator's part.
+  std::uint64_t bytes() const;
+  /// True after an allocation has failed because the budget lends no more.
+  bool refused() const { return refused_; }
+  /// Charges what is allocated now. Where that is more than at the last call, throws OverBudget if the account borrows
+  /// more than the budget lends. Not to be called under a lock of an Evictable.
+  void check();
+
+  /// The heap account of the calling thread; null: nobody is charged.
+  static HeapAccount*& of_thread() noexcept;
+  /// False where the program's `new` is not ours: with a sanitizer, or where the program has its own.
+  static bool counts();
+
+  /// Does the work of operator new. Returns null where the machine has no more memory, or where the budget lends no
+  /// more: kSmallBlocks beyond its bound, for blocks of kLarge or more kLargeBlocks beyond it. Caches may be evicted
+  /// meanwhile by another thread (as the server's HeapTrimmer does): a large block waits for that for kPatience at
+  /// most.
+  void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
+  /// Does the work of operator delete, for blocks of any account and of none.
+  static void release(void* block) noexcept;
+
+  static constexpr std::uint64_t kSmallBlocks = 96 << 20, kLargeBlocks = 32 << 20;
+  static constexpr std::size_t kLarge = 64 << 10;
+
+ private:
+  bool admit(std::size_t bytes) noexcept;
+  void settle() noexcept;
+  bool over(std::size_t bytes) const noexcept;
+
+  const std::shared_ptr<MemoryAccount> account_;
+  const std::size_t slot_;
+  std::atomic<std::int64_t> paid_ = 0;     // charged to the account
+  std::atomic<std::int64_t> checked_ = 0;  // paid_ at the last check()
+  std::atomic<bool> refused_ = false;
+};
+
+/// While it lives, the calling thread's `new` is charged to a heap account; null: to nobody.
+class HeapScope {
+ public:
+  explicit HeapScope(HeapAccount* account) : before_(std::exchange(HeapAccount::of_thread(), account)) {}
+  ~HeapScope() { HeapAccount::of_thread() = before_; }
+  HeapScope(const HeapScope&) = delete;
+  HeapScope& operator=(const HeapScope&) = delete;
+
+ private:
+  HeapAccount* const before_;
+};
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,154 @@
+#include "gadgets/numerics/core/heap_account.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gadgets/numerics/core/thread_pool.h"
+#include "gadgets/numerics/core/thread_scratch.h"
+
+namespace echotrain::numerics {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class HeapAccountTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HeapAccount::counts()) GTEST_SKIP() << "a sanitizer's own operator new counts nothing";
+  }
+  const std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(256 * kMiB);
+  const std::shared_ptr<MemoryAccount> account_ = std::make_shared<MemoryAccount>(budget_);
+};
+
+TEST_F(HeapAccountTest, CountsWhatIsAllocatedInAScopeUntilItIsFreed) {
+  HeapAccount heap(account_);
+  auto outside = std::make_unique<std::vector<char>>(kMiB);
+  EXPECT_EQ(heap.bytes(), 0);
+  std::vector<std::unique_ptr<std::vector<char>>> kept(3);
+  {
+    const HeapScope scope(&heap);
+    for (auto& each : kept) each = std::make_unique<std::vector<char>>(kMiB);
+    outside.reset();  // of nobody: nothing is given back for it
+  }
+  EXPECT_GE(heap.bytes(), 3 * kMiB);
+  EXPECT_LE(heap.bytes(), 3 * kMiB + 3 * 8192);  // a page for each mapped block, and heads
+  EXPECT_GE(budget_->used(), 3 * kMiB);
+  std::thread([&] { kept[0].reset(); }).join();  // whoever frees it
+  EXPECT_LT(heap.bytes(), 2 * kMiB + 2 * 8192);
+  kept.clear();
+  EXPECT_EQ(heap.bytes(), 0);
+  heap.check();
+  EXPECT_EQ(budget_->used(), 0);
+}
+
+TEST_F(HeapAccountTest, CountsEachNodeAtWhatTheAllocatorTakes) {
+  HeapAccount heap(account_);
+  constexpr int kNodes = 100'000;
+  std::map<int, int> nodes;
+  {
+    const HeapScope scope(&heap);
+    for (int i = 0; i < kNodes; ++i) nodes[i] = i;
+  }
+  // A node has three pointers, a colour and two ints: 40 bytes; with the tag and glibc's head 64.
+  EXPECT_GE(heap.bytes(), kNodes * 64);
+  EXPECT_LE(heap.bytes(), kNodes * 64 + 4096);  // a block may have a rest behind it that is too small to part
+  nodes.clear();
+  EXPECT_EQ(heap.bytes(), 0);
+}
+
+TEST_F(HeapAccountTest, KeepsAlignmentAndSize) {
+  struct alignas(256) Wide {
+    char bytes[256];
+  };
+  HeapAccount heap(account_);
+  const HeapScope scope(&heap);
+  for (int i = 1; i < 200; ++i) {
+    const auto wide = std::make_unique<Wide[]>(static_cast<std::size_t>(i));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.get()) % 256, 0u);
+    std::string text(static_cast<std::size_t>(i), 'x');
+    EXPECT_EQ(text, std::string(static_cast<std::size_t>(i), 'x'));
+  }
+  EXPECT_EQ(heap.bytes(), 0);
+}
+
+TEST_F(HeapAccountTest, HelpersOfAPoolAllocateForTheirCaller) {
+  HeapAccount heap(account_);
+  ThreadPool pool(4);
+  std::vector<std::unique_ptr<std::vector<char>>> kept(64);
+  {
+    const HeapScope scope(&heap);
+    pool.parallel_for(64, 1, [&](std::int64_t begin, std::int64_t end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // so that all four take part
+      for (; begin < end; ++begin)
+        kept[static_cast<std::size_t>(begin)] = std::make_unique<std::vector<char>>(kMiB / 2);
+    });
+  }
+  EXPECT_GE(heap.bytes(), 32 * kMiB);
+  kept.clear();
+  EXPECT_LE(heap.bytes(), 4096);  // what the pool keeps for itself
+}
+
+TEST_F(HeapAccountTest, ALargeBlockFailsWhereTheBudgetLendsNoMore) {
+  HeapAccount heap(account_);
+  std::vector<std::vector<char>> kept;
+  {
+    const HeapScope scope(&heap);
+    kept.reserve(1000);
+    EXPECT_THROW(for (;;) kept.emplace_back(8 * kMiB), std::bad_alloc);
+  }
+  EXPECT_TRUE(heap.refused());
+  EXPECT_GE(heap.bytes(), 256 * kMiB);
+  EXPECT_LE(heap.bytes(), 256 * kMiB + HeapAccount::kLargeBlocks + 9 * kMiB);
+  EXPECT_THROW(heap.check(), OverBudget);
+  std::vector<char> of_nobody(8 * kMiB);  // others allocate as they did
+  decltype(kept)().swap(kept);
+  heap.check();
+  EXPECT_EQ(budget_->used(), 0);
+}
+
+TEST_F(HeapAccountTest, SmallBlocksFailLater) {
+  HeapAccount heap(account_);
+  std::map<int, std::string> kept;
+  {
+    const HeapScope scope(&heap);
+    EXPECT_THROW(for (int i = 0;; ++i) kept[i] = std::string(1000, 'x'), std::bad_alloc);
+  }
+  EXPECT_GE(heap.bytes(), 256 * kMiB + HeapAccount::kLargeBlocks);
+  EXPECT_LE(heap.bytes(), 256 * kMiB + HeapAccount::kSmallBlocks + kMiB);
+}
+
+TEST_F(HeapAccountTest, WhatOutlivesItIsChargedToNobody) {
+  std::vector<char> kept;
+  {
+    HeapAccount heap(account_);
+    const HeapScope scope(&heap);
+    kept.resize(kMiB);
+    EXPECT_GE(budget_->used(), kMiB);
+  }
+  EXPECT_EQ(budget_->used(), 0);
+  HeapAccount next(account_);
+  kept = {};  // its count is another's
+  EXPECT_EQ(next.bytes(), 0);
+}
+
+TEST_F(HeapAccountTest, ScratchOfThreadsIsChargedToNobody) {
+  struct User;
+  HeapAccount heap(account_);
+  const HeapScope scope(&heap);
+  std::thread([&] {
+    const HeapScope other(&heap);
+    thread_scratch<User>(kMiB);
+  }).join();
+  EXPECT_LT(heap.bytes(), 64 << 10);
+}
+
+}  // namespace
+}  // namespace echotrain::numerics
