@@ -20,7 +20,7 @@ from programs import BIN, SOURCE
 
 PAGES = SOURCE / "docs" / "tutorials"
 BUILD = BIN.parent
-SECONDS = 90  # a page takes 2 to 20 s on a free machine
+SECONDS = 400  # a page takes 2 to 20 s on a free machine, and a compiler eight times that beside others
 
 
 def boxes(page):
