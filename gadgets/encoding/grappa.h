@@ -18,6 +18,7 @@ namespace echotrain {
 class Grappa final : public UnmixedFrames {
  public:
   struct Options : UnmixedOptions {
+    Options() = default;  // no aggregate: GCC 12 takes a base's string for uninitialised
     std::int64_t kernel_x = 5, kernel_y = 4, kernel_z = 4;
     double regularization = numerics::GrappaOptions{}.regularization;
     std::string output = "combined";

@@ -15,6 +15,7 @@ namespace echotrain {
 class Sense final : public UnmixedFrames {
  public:
   struct Options : UnmixedOptions {
+    Options() = default;  // no aggregate: GCC 12 takes a base's string for uninitialised
     std::string maps = "espirit";
     double lambda = 0.001;
   };

@@ -43,6 +43,11 @@ class ServerOptions:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
+    @property
+    def server(self) -> ServerOptions:
+        """What a client is connected to, which it is itself."""
+        return self
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.address}{' with TLS' if self.tls else ''}>"
 
