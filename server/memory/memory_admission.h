@@ -88,13 +88,13 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
     /// what the scan then takes beyond what it has kept is borrowed.
     void regain();
     /// True if the scan has to end, because it borrows and others wait. It stays so; `wake` is called.
-    bool is_to_end() const { return ends_; }
+    bool must_end() const { return ends_; }
     /// True if the scan, which does nothing for the moment, has to end: others wait, it borrows, and the scans of its
     /// address that need not end have more than the share.
-    bool is_to_end_idle();
+    bool must_end_idle();
     /// True if the scan has to end, because a scan of another address has waited for `pause`. Asked for scans of which
     /// next to no data come.
-    bool is_to_end_crawling();
+    bool must_end_crawling();
     /// True if the scans of its address have, with their input, more than an equal part of the seven eighths, counted
     /// as if one more address had scans. Never while all together have no more than half of these. It does not wait for
     /// looks, which may take long while others wait for memory.

@@ -50,10 +50,10 @@ class ScanAdmission {
   /// While others wait for memory, gives back what is reserved for the scan and not used, and returns how much [bytes];
   /// has_memory() is then false. Returns 0 where it keeps all.
   std::uint64_t give_back_unused_memory();
-  /// See MemoryAdmission::Ticket; `idle`: see is_to_end_idle().
-  bool is_to_end(bool idle) { return memory_ && (idle ? memory_->is_to_end_idle() : memory_->is_to_end()); }
+  /// See MemoryAdmission::Ticket; `idle`: see must_end_idle().
+  bool must_end(bool idle) { return memory_ && (idle ? memory_->must_end_idle() : memory_->must_end()); }
   /// See MemoryAdmission::Ticket.
-  bool is_to_end_crawling() { return memory_ && memory_->is_to_end_crawling(); }
+  bool must_end_crawling() { return memory_ && memory_->must_end_crawling(); }
   bool has_too_much() const { return memory_ && memory_->has_too_much(); }
   /// Tells the client of a scan that is to end what the scan takes beyond its reservation, and what to do.
   std::string why_it_ends() const;

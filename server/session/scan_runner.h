@@ -93,7 +93,7 @@ class ScanRunner {
   std::optional<numerics::ProgressAge> progress_;  // of the newest worker
   bool hangs_ = false;                             // the newest worker hangs
   ScanPlace at_;                                   // where the worker runs
-  bool own_ = false;                               // the pipeline is one of the server's, not its client's
+  bool servers_pipeline_ = false;                  // the pipeline is one of the server's, not its client's
   bool on_trial_ = false;
   bool paused_ = false;       // the worker does nothing until it has its place again
   bool gives_way_ = false;    // the scan is to end, because others wait for its memory

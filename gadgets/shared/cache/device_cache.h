@@ -67,7 +67,7 @@ class DeviceCache : private numerics::ClientEvictable {
   ~DeviceCache() override { account_->budget()->remove_evictable(*this); }
 
   struct Result {
-    std::shared_ptr<const Made> plan;
+    std::shared_ptr<const Made> object;
     bool reused;     ///< it was there, or another session was making it
     double made_ms;  ///< how long making it took, if it was not
   };
@@ -113,7 +113,7 @@ class DeviceCache : private numerics::ClientEvictable {
     const std::scoped_lock lock(mutex_);
     return bytes_;
   }
-  std::size_t plans() const {
+  std::size_t objects() const {
     const std::scoped_lock lock(mutex_);
     return entries_.size();
   }
