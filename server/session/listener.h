@@ -1,4 +1,4 @@
-// The listener accepts connections, admits sessions (admission by slots) and counts them.
+// The listener accepts connections and admits and counts sessions.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -37,10 +37,10 @@ std::size_t open_slot() {
 /// A block's last bytes: its slot, and 48 bits that a block without one does not have but by chance.
 using Tag = std::uint64_t;
 
-/// What the allocator keeps before each block.
+/// The bytes that the allocator keeps before each block.
 constexpr std::size_t kChunkHead = sizeof(std::size_t);
 
-/// What is charged at once: larger than most blocks, and small against any bound.
+/// The bytes that are charged at once: larger than most blocks, and small against any bound.
 constexpr std::int64_t kGrain = 256 << 10;
 constexpr std::chrono::milliseconds kPatience{200};
 

@@ -25,7 +25,7 @@
 
 namespace echotrain {
 
-/// What a cache has done and holds. A hit is a request whose object was there or being made.
+/// The counts of a cache. A hit is a request whose object was there or being made.
 struct CacheCounts {
   std::uint64_t hits = 0, misses = 0;
   std::uint64_t bytes = 0, entries = 0;
@@ -37,9 +37,9 @@ struct CacheCounts {
 /// not wait, and none waits for a session that is to stop, which may hang. While an object is made, the session that
 /// asked for it pays for the memory; once it is kept, the cache pays.
 ///
-/// Where the objects and their requests exceed a bound in bytes or number, those that no session holds are dropped: the
-/// longest unused one of the client that has most, again and again (evict_to_fair_share), so that a client that has no
-/// more than an equal part loses nothing to others. An object belongs to the client that used it last
+/// When the objects and their requests exceed a bound in bytes or number, the cache drops objects that no session
+/// holds: again and again the longest unused one of the client that has most (evict_to_fair_share), so that a client
+/// that has no more than an equal part loses nothing to others. An object belongs to the client that used it last
 /// (ScanEnvironment::client); if that one loses it, to the one before. On the CPU, objects are also dropped when the
 /// budget needs their memory.
 ///
@@ -50,7 +50,7 @@ class DeviceCache : private numerics::ClientEvictable {
  public:
   using Made = typename Request::Made;
   static constexpr std::uint64_t kMostEntries = 4096;
-  /// What an object takes beside its arrays and its request [bytes]: its own parts, its device, its entry here.
+  /// The bytes of an object beside its arrays and its request: its own parts, its device, its entry.
   static constexpr std::uint64_t kBytesBeside = 2560;
 
   explicit DeviceCache(std::uint64_t bytes,
@@ -71,9 +71,9 @@ class DeviceCache : private numerics::ClientEvictable {
     bool reused;     ///< it was there, or another session was making it
     double made_ms;  ///< how long making it took, if it was not
   };
-  /// The object for `session`'s device. One that does not fit the cache, beside what others have in their parts, is the
-  /// session's own and not kept. ResourceError when that is exhausted too, OverBudget when the budget is, Stopped when
-  /// the session is to stop; passes on what make() throws.
+  /// Returns the object for `session`'s device. An object that does not fit the cache, beside what others have in their
+  /// parts, is made in the session's memory and not kept. Throws ResourceError when that memory is exhausted too,
+  /// OverBudget when the budget is, Stopped when the session is to stop; passes on what make() throws.
   Result get(numerics::Context& session, const Request& request) {
     const Device device{session.backend(), session.device()};
     {
@@ -181,13 +181,14 @@ class DeviceCache : private numerics::ClientEvictable {
     return request.make(session);
   }
 
-  /// A device is full: drops what nobody uses. False: there is no such thing, or it would make no room.
+  /// Drops unused objects of a full device. Returns false if there is none, or if that makes no room.
   bool make_room_on(const Device& device) {
     if (device.first != numerics::Backend::cuda) return false;
     return !take_out(kAll, [](const Entry&) { return true; }).empty();
   }
 
-  /// Making takes more than what is made: on the CPU up to half of the budget, which the session pays for.
+  /// Returns the bytes that making an object may take, which are more than the object's: on the CPU up to half of the
+  /// budget, which the session pays for.
   std::uint64_t memory_to_make(const Device& device, const Request& request) const {
     constexpr std::uint64_t kMost = std::uint64_t{8} << 30;
     if (device.first == numerics::Backend::cuda) return most_bytes_ - request.bytes();
@@ -232,15 +233,15 @@ class DeviceCache : private numerics::ClientEvictable {
 
   // The members below are called with mutex_ held.
 
-  /// Nobody counts on a session that is to stop.
+  /// Finds the request that makes this object, unless its session is to stop.
   auto being_made(const Device& device, const Request& request) const {
     return std::find_if(being_made_.begin(), being_made_.end(), [&](const Making& each) {
       return each.device == device && !each.stop.stop_requested() && each.request->same(request);
     });
   }
 
-  /// Waits until somebody has ended making, or `session` or the maker is to stop, without mutex_ for whoever stops
-  /// them. Where the maker hangs, it hangs alone.
+  /// Waits until an object has been made, or `session` or the maker is to stop, without mutex_ for the thread that
+  /// stops them. A maker that hangs holds up no other session.
   void wait(std::unique_lock<std::mutex>& lock, numerics::Context& session, const std::stop_token& maker) {
     std::optional<numerics::Progress::Wait> for_maker;
     if (numerics::Progress* const own = numerics::Progress::of_thread().get()) for_maker.emplace(*own);
