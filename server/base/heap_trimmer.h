@@ -43,7 +43,7 @@ class HeapTrimmer {
   HeapTrimmer(const HeapTrimmer&) = delete;
   HeapTrimmer& operator=(const HeapTrimmer&) = delete;
 
-  /// Notes that a session has ended; `idle`: there is no other one. Returns at once.
+  /// Notes that a session has ended; `idle`: no other one is left. Returns at once.
   void session_ended(bool idle);
   /// Asks the thread to free what ended sessions have left for later ones (receive buffers, large arrays of the CPU
   /// backend) if nobody has used it since the previous call. Returns at once.

@@ -26,7 +26,7 @@ namespace echotrain::server {
 /// and one coroutine at a time: the Reader's or the Spill's.
 class MessageHandler {
  public:
-  /// All outlive this.
+  /// All arguments must outlive this.
   MessageHandler(Connection& connection, ProtocolStateMachine& state_machine, SessionCapture& capture,
                  Watchdog& watchdog, ScanRunner& scan);
 

@@ -18,7 +18,7 @@
 
 namespace echotrain::server {
 
-/// Thread-safe. Outlives its scans.
+/// Makes and keeps the LiveScan of each session. Thread-safe. Outlives its scans.
 class LiveScanRegistry final : public SessionObservers {
  public:
   static constexpr std::size_t kMostEnded = 50;

@@ -51,7 +51,7 @@ class RecentImages final : public numerics::Evictable {
   /// The newest of a session; null: none.
   std::shared_ptr<const KeptImage> newest(std::uint64_t session) const;
   std::shared_ptr<const KeptImage> find(std::uint64_t session, std::uint64_t number) const;
-  /// In the order in which they came: those with numbers above `after`, and no more than `most`.
+  /// Returns images in the order in which they came: those with numbers above `after`, at most `most`.
   std::vector<std::shared_ptr<const KeptImage>> of(std::uint64_t session, std::uint64_t after = 0,
                                                    std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   /// The number of a session's images, and the numbers of the oldest and of the newest; 0: none.

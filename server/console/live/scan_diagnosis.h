@@ -51,7 +51,7 @@ class ScanDiagnosis {
   void readouts(const std::vector<protocol::Acquisition>& batch);
   void frame(const FrameTimes& times, const std::vector<std::string>& names);
   void noise(const NoiseSeen& seen);
-  /// With what a gadget is about to get: trajectories and coil images are seen here.
+  /// Called with each item that a gadget is about to get: takes trajectories and coil images from it.
   void item(const AnyGadget& gadget, const Item& item, numerics::Context& compute);
   bool wants_coil_images() const { return coils_wanted_.load(std::memory_order_relaxed); }
   /// Takes coil images in the CPU's memory; images of a GPU are left out.
