@@ -57,7 +57,7 @@ struct DicomOptions {
   std::string spool;                             ///< folder for images that wait for a peer
   std::int64_t spool_mib = 4096;                 ///< of all of them
   std::int64_t refused_mib = 1024;               ///< of each peer's, that it would not take
-  std::int64_t refused_days = 30;                ///< how long these are kept; 0: until somebody removes them
+  std::int64_t refused_days = 30;                ///< how long these are kept; 0: until removed by hand
   std::int64_t tries = 10;                       ///< of an image that a peer does not take though it answers
   std::int64_t queue_mib = 256;                  ///< of images that wait to be written there
   double timeout_s = 10;                         ///< for a connection, and for each answer
@@ -72,7 +72,7 @@ struct AdminOptions {
   std::string bind = "127.0.0.1";
   std::int64_t port = 9004;
   std::int64_t agent_port = -1;  ///< for HAProxy's agent-check; -1: none
-  std::string token_file;        ///< of administrators, who may stop sessions; empty: nobody may
+  std::string token_file;        ///< of administrators, who may stop sessions; empty: there are none
   enum class Page { off, loopback, token };
   Page page = Page::loopback;  ///< loopback: this machine needs no token to look, others do
   bool show_subject = false;   ///< patients' names on the page and in downloads

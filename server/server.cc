@@ -59,8 +59,8 @@ Server::~Server() {
   environment_.stuck->wait();  // while there is a context, of which their sessions' wakers know
 }
 
-// An address that somebody asked for must work. The default one may be taken by another server of this machine, which
-// must not keep this one from serving.
+// An address that an option names must work. The default one may be taken by another server of this machine, which must
+// not keep this one from serving.
 void Server::open_admin_port() {
   const config::AdminOptions& options = environment_.options.admin;
   const OptionalParts& parts = OptionalParts::built();

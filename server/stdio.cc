@@ -35,7 +35,7 @@ bool write_all(int descriptor, const std::byte* bytes, std::size_t n) {
   return true;
 }
 
-// Copies until `in` ends or the session has closed its side, so that an input without end keeps nobody waiting.
+// Copies until `in` ends or the session has closed its side, so that an input without end keeps no session waiting.
 void pump_in(int in, int socket) {
   std::array<std::byte, kPiece> buffer;
   for (;;) {

@@ -174,7 +174,7 @@ struct Pipeline::Impl {
     tell_times();
   }
 
-  /// The clock; null if nobody watches times.
+  /// The clock; null if times are not watched.
   GadgetClock* clock() { return watch.frame ? &times : nullptr; }
 
   /// Reports the times at the end of a push if images left with it: their frame's time is then whole.

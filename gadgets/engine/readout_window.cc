@@ -108,7 +108,7 @@ void ReadoutWindow::give_newest(std::int64_t count, bool first, bool last,
 }
 
 /// Makes a batch of a chunk's readouts from `begin` on. On CUDA the upload is the copy: it reads its part of the chunk
-/// later, and nobody writes to that part again.
+/// later, and that part is not written to again.
 Readouts ReadoutWindow::batch(const Chunk& chunk, std::int64_t begin, bool leaves) const {
   Readouts out;
   out.heads.assign(chunk.heads.data() + begin, chunk.heads.data() + chunk.end);

@@ -12,7 +12,7 @@
 
 namespace echotrain::protocol {
 
-/// Closes a file that its handle owns; leaves one that belongs to somebody else (stdin, stdout) open.
+/// Closes a file that its handle owns; leaves one that it does not own (stdin, stdout) open.
 struct FileCloser {
   bool owned = true;
   void operator()(std::FILE* file) const;

@@ -23,9 +23,9 @@ struct Slab {
   std::uint64_t period = 0;  ///< the pool's period in which it was last given back
 };
 
-/// Keeps slabs that are free to be used again. A pool is held by shared pointers: slabs in use keep it alive, and
-/// whoever drops the last reference to a slab gives it back, on any thread. A program's Resources make one pool for all
-/// its buffers. Thread-safe.
+/// Keeps slabs that are free to be used again. A pool is held by shared pointers: slabs in use keep it alive, and the
+/// holder that drops the last reference to a slab gives it back, on any thread. A program's Resources make one pool for
+/// all its buffers. Thread-safe.
 class SlabPool : public std::enable_shared_from_this<SlabPool> {
  public:
   static constexpr std::size_t kSlabBytes = 1 << 20;  ///< of a slab as buffers use them
@@ -42,7 +42,7 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   /// Lends the pool more memory, in slabs of kSlabBytes, which are taken first and stay as long as the pool. The pool
   /// and its slabs keep `owner`, which is not null.
   void lend(std::span<std::byte> memory, const std::shared_ptr<const void>& owner);
-  /// Frees the kept slabs that nobody has used since the previous call. Call it at regular intervals: a slab is then
+  /// Frees the kept slabs that were not used since the previous call. Call it at regular intervals: a slab is then
   /// freed after being unused for one to two intervals. Returns whether anything was freed.
   bool free_unused();
 

@@ -22,7 +22,7 @@ namespace {
 
 // The process's memory is looked at this often; a process that has half of its bound may pass it within the first.
 constexpr std::chrono::milliseconds kLook{250}, kLookWhenHalfFull{50};
-// The least time between two trims, unless memory is short or nobody is here.
+// The least time between two trims, unless memory is short or there is no session.
 constexpr std::chrono::seconds kPause{5};
 // Trimming is worth it for this much in free pages; the second one holds where memory is short.
 constexpr std::uint64_t kWorth = 32 << 20, kWorthWhenShort = 8 << 20;

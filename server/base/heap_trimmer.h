@@ -46,7 +46,7 @@ class HeapTrimmer {
   /// Notes that a session has ended; `idle`: no other one is left. Returns at once.
   void session_ended(bool idle);
   /// Asks the thread to free what ended sessions have left for later ones (receive buffers, large arrays of the CPU
-  /// backend) if nobody has used it since the previous call. Returns at once.
+  /// backend) if it was not used since the previous call. Returns at once.
   void free_unused();
 
  private:

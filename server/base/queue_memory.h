@@ -57,7 +57,7 @@ class QueueMemory {
     std::uint64_t bytes() const { return share_.bytes(); }
 
    private:
-    const std::shared_ptr<QueueMemory> memory_;  // null: nobody counts
+    const std::shared_ptr<QueueMemory> memory_;  // null: not counted
     numerics::MemoryShare share_;
   };
 

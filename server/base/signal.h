@@ -12,7 +12,7 @@ namespace echotrain::server {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-/// Wakes coroutines of one strand that wait for something to change. A notification with nobody waiting is lost, so
+/// Wakes coroutines of one strand that wait for something to change. A notification without a waiter is lost, so
 /// waiters test their condition first: `while (!condition) co_await signal.wait();`.
 class Signal {
  public:

@@ -23,7 +23,7 @@ class GpuUse {
   GpuUse& operator=(const GpuUse&) = delete;
 
   /// Returns the use [%], some seconds old at most, of the GPU at this place ("0000:3b:00.0"). Nothing: not known yet,
-  /// or the library is not there or does not tell (parts of GPUs). Waits for nobody.
+  /// or the library is not there or does not tell (parts of GPUs). Does not wait.
   std::optional<int> percent(const std::string& pci);
 
   static constexpr std::chrono::milliseconds kEvery{1000};

@@ -46,9 +46,9 @@ class Transport {
   /// Says that no more will be written; the peer may go on sending.
   virtual asio::awaitable<void> finish_writing() = 0;
 
-  /// True if the peer has reset the connection, though nobody reads from it. What came before can still be read.
+  /// True if the peer has reset the connection, even if no read is under way. What came before can still be read.
   bool is_reset() const;
-  /// True if the peer sends no more, though nobody reads from it, and nothing that it has sent is left to read.
+  /// True if the peer sends no more and none of its bytes are left to read, even if no read is under way.
   bool has_ended() const;
 
   bool is_open() const { return socket_.is_open() && !closing_; }

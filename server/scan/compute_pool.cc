@@ -157,7 +157,7 @@ Place* ComputePool::place_for(const Ticket& ticket) {
   return best != nullptr && address_may(ticket.backend_, ticket.address_) ? best : nullptr;
 }
 
-// This overtakes nobody: while somebody waits for a place, it is not free, or one of the address may not have it.
+// This overtakes no ticket: while one waits for a place, the place is not free, or its address may not have it.
 bool ComputePool::try_grant(Ticket& ticket) {
   Place* const place = place_for(ticket);
   if (place == nullptr) return false;

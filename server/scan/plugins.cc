@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kAdvice = "compile it against this server's own package (find_package(echotrain))";
 
-/// True if nobody but its owner is in the owner's group. (A group that others join later is not known here.)
+/// True if the owner is the only member of its group. (A group that others join later is not known here.)
 bool is_own_group(const struct stat& file) {
   passwd owner{};
   passwd* found = nullptr;

@@ -313,7 +313,7 @@ void Worker::push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& reado
   pipeline.push(std::move(readouts), waiting);
 }
 
-// Expands compressed samples, which the session pays for before they are there and as long as anybody has them. Returns
+// Expands compressed samples, which the session pays for before they are there and as long as they are held. Returns
 // their bytes.
 std::size_t Worker::expand(protocol::Acquisition& readout) {
   const std::uint64_t bytes = protocol::expanding_bytes(readout);

@@ -48,8 +48,8 @@ struct ScanPlace {
   /// The thread pool counts scans with the same HelperTime as one; null: the scan counts for itself.
   std::shared_ptr<numerics::HelperTime> helped{};
   std::shared_ptr<BusyPolling> busy_polling{};  ///< the scan's thread spins while it waits; null: it sleeps
-  std::shared_ptr<ScanLoad> load{};             ///< is told when the scan computes; null: nobody asks
-  std::shared_ptr<Canary> canary{};             ///< is told whether the devices work; null: nobody asks
+  std::shared_ptr<ScanLoad> load{};             ///< is told when the scan computes; may be null
+  std::shared_ptr<Canary> canary{};             ///< is told whether the devices work; may be null
 };
 
 /// Returns how much a scan yields to those of other addresses (fair share), when `beside` others of its own address run

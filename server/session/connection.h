@@ -76,7 +76,7 @@ class Connection {
   const bool exempt;          ///< such bounds do not hold for it
   const SessionLog log;
   const std::shared_ptr<SessionStatus> status;
-  const std::shared_ptr<ScanObserver> observer;  ///< null: nobody can look
+  const std::shared_ptr<ScanObserver> observer;  ///< null: it is not observed
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
   bool captured = true;   ///< where the server captures anything

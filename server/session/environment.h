@@ -56,9 +56,9 @@ struct Environment {
   std::shared_ptr<CaptureStore> captures;        ///< null: nothing is captured
   std::shared_ptr<DicomOutput> dicom;            ///< null: no DICOM peers
   std::shared_ptr<ImageSinks> sinks;             ///< the same
-  std::shared_ptr<Tokens> admin_tokens;          ///< null: nobody may change anything over the admin port
+  std::shared_ptr<Tokens> admin_tokens;          ///< null: the admin port changes nothing
   std::shared_ptr<HeapTrimmer> heap_trimmer;     ///< gives back what sessions have freed
-  std::shared_ptr<LiveScanRegistry> live;        ///< null: nobody can look
+  std::shared_ptr<LiveScanRegistry> live;        ///< null: no live page
   std::shared_ptr<SessionObservers> observers;   ///< the same
   AllowList exempt;                              ///< per_address_exempt
   std::shared_ptr<const Identities> identities;  ///< of the option `share`

@@ -41,7 +41,7 @@ class ProtocolStateMachine {
   struct Client {
     std::string peer;                        ///< "10.1.2.3:4711", or what it is if it has no address
     std::string subject;                     ///< of its checked certificate; empty: it has none
-    const Identities* identities = nullptr;  ///< null: nobody is joined to others
+    const Identities* identities = nullptr;  ///< null: no clients are joined
     const Tokens* tokens = nullptr;          ///< null: there are none
     bool needs_token = false;                ///< it must send one of them in a config text
   };

@@ -121,7 +121,7 @@ struct Outcome {
   std::size_t skipped = 0;  ///< readouts that the protocol's check left out
   std::uint64_t device_to_host_bytes = 0;
 
-  /// How many texts of `level` hold `part`.
+  /// Counts the texts of `level` that hold `part`.
   int said(protocol::Level level, const std::string& part) const {
     return static_cast<int>(std::count_if(texts.begin(), texts.end(), [&](const auto& t) {
       return t.first == level && t.second.find(part) != std::string::npos;
@@ -130,7 +130,7 @@ struct Outcome {
   int warned(const std::string& part) const { return said(protocol::Level::warning, part); }
 };
 
-/// How a scan is cut into batches: the length of the next one, given the readouts left. All at once if empty.
+/// A split of a scan into batches: the length of the next one, given the readouts left. All at once if empty.
 using Split = std::function<std::size_t(std::size_t left)>;
 
 struct RunOptions {

@@ -52,7 +52,7 @@ constexpr std::uint64_t kMemory = 64ull << 30;
 constexpr const char *kExact = "method: exact", *kAuto = "method: auto, accuracy: 1.2e-6";  ///< of the gadget fhd
 double image_limit = 5;                                                                     // seconds
 
-/// What the seed reports; 0 where it does not.
+/// The figures that the seed reports; 0 where there is none.
 struct Reported {
   double seconds = 0, gflops = 0;
 };

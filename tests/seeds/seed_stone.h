@@ -41,7 +41,7 @@ enum class Variant {
   scatter
 };
 
-/// What GPU.Tune searches over; the defaults are those of the other versions.
+/// The settings that GPU.Tune searches over; the defaults are those of the other versions.
 struct Settings {
   int threads = 256;  ///< per block
   int tile = 256;     ///< samples that a launch works on

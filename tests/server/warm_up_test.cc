@@ -99,7 +99,7 @@ TEST(WarmUp, TakesEveryKindFirstAndTheDefaultPipelineBeforeAll) {
   EXPECT_FALSE(names.contains("images_display"));
 }
 
-/// What counts in the server's budget afterwards is what pools and caches keep, which anybody who needs it gets.
+/// Afterwards only the kept memory of pools and caches counts in the server's budget, which scans that need it get.
 TEST(WarmUp, KeepsLittleMemory) {
   numerics::ResourceOptions of_resources = test_resource_options();
   of_resources.memory_budget = 1ull << 30;

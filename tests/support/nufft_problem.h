@@ -58,7 +58,8 @@ inline double alias_error(const NufftOptions& options, const Shape& image, const
   return std::sqrt(product - 1);
 }
 
-/// How much the division by the kernel's transform Phi amplifies rounding: per axis sqrt(mean Phi^2 mean Phi^-2).
+/// Returns the factor by which the division by the kernel's transform Phi amplifies rounding: per axis sqrt(mean Phi^2
+/// mean Phi^-2).
 inline double amplification(const NufftOptions& options, const Shape& image, const Shape& grid) {
   double product = 1;
   for (std::size_t a = 0; a < image.rank(); ++a) {

@@ -13,8 +13,8 @@ namespace echotrain::numerics {
 
 /// Counts blocks that threads allocate with `new` while they are in one of its scopes, until they are freed, and
 /// charges them to a memory account: containers of gadgets, and of libraries that gadgets call, need not count
-/// themselves. Each block names its account in its last bytes (heap_operators.cc), so that whoever frees it gives back
-/// what was charged.
+/// themselves. Each block names its account in its last bytes (heap_operators.cc), so that the thread that frees it
+/// gives back what was charged.
 ///
 /// Blocks that outlive the heap account are charged to no account: their keeper (a cache, a queue) counts them. Arrays,
 /// whose devices count them, and thread_scratch() do not use `new` within a scope. Thread-safe, but for its end.
@@ -34,7 +34,7 @@ class HeapAccount {
   /// more than the budget lends. Not to be called under a lock of an Evictable.
   void check();
 
-  /// The heap account of the calling thread; null: nobody is charged.
+  /// Returns the heap account of the calling thread; null if it has none.
   static HeapAccount*& of_thread() noexcept;
   /// False where the program's `new` is not ours: with a sanitizer, or where the program has its own.
   static bool counts();
@@ -62,7 +62,7 @@ class HeapAccount {
   std::atomic<bool> refused_ = false;
 };
 
-/// While it lives, the calling thread's `new` is charged to a heap account; null: to nobody.
+/// Charges the calling thread's `new` to a heap account while it lives; null: to none.
 class HeapScope {
  public:
   explicit HeapScope(HeapAccount* account) : before_(std::exchange(HeapAccount::of_thread(), account)) {}

@@ -82,7 +82,7 @@ std::vector<KeptForClient> kept_for_clients(const std::vector<Evictable*>& keepe
 
 /// One walk through all keepers. Of clients, those give who have more than the others, down to one level, and not all
 /// that is wanted at once: who has most, and which keeper has what was unused for longest, changes meanwhile. False:
-/// there is nothing that nobody uses.
+/// nothing is unused.
 bool MemoryBudget::evict_next(std::uint64_t wanted) {
   constexpr std::uint64_t kOfWanted = 4, kOfBound = 1024;
   Evictable* const longest = longest_unused();

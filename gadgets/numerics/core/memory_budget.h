@@ -71,15 +71,15 @@ class MemoryBudget {
 
   /// Takes `bytes`, where at least `leave` are left beside them. False: they do not fit, and nothing is taken.
   bool take_if_it_fits(std::uint64_t bytes, std::uint64_t leave = 0);
-  /// Does the same, and drops what nobody uses where that makes it fit. Not to be called under a lock of an Evictable.
+  /// Does the same, and drops unused objects where that makes it fit. Not to be called under a lock of an Evictable.
   bool take(std::uint64_t bytes, std::uint64_t leave = 0);
   /// Counts what is there already, whether it fits or not.
   void add(std::uint64_t bytes) noexcept { used_ += bytes; }
   void give(std::uint64_t bytes) noexcept { used_ -= bytes; }
-  /// Drops what nobody uses, the longest unused first, until `bytes` fit or none is left. Where that was kept for a
+  /// Drops unused objects, the longest unused first, until `bytes` fit or none is left. Where that was kept for a
   /// client, something of the client for whom most is kept is dropped in its place. False: they do not fit.
   bool make_room(std::uint64_t bytes);
-  /// Drops all that nobody uses, because the machine has no more memory.
+  /// Drops all unused objects, because the machine has no more memory.
   void evict_unused();
 
   /// A clock that orders uses.
@@ -152,7 +152,7 @@ class MemoryShare {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
-  const std::shared_ptr<MemoryAccount> account_;  // null: nobody counts
+  const std::shared_ptr<MemoryAccount> account_;  // null: not counted
   std::uint64_t bytes_ = 0;
 };
 

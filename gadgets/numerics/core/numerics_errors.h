@@ -33,7 +33,7 @@ class DeviceFailed : public ResourceError {
   int code;  ///< CUDA's error number (cudaError_t)
 };
 
-/// The scan's stop token was set: nobody wants the result any more. This is not an error: catch it before
+/// The scan's stop token was set: the result is not wanted any more. This is not an error: catch it before
 /// std::exception.
 class Stopped : public std::exception {
  public:

@@ -43,7 +43,7 @@ class Progress {
   /// it is where it was.
   class Stay {
    public:
-    /// `progress` may be null: nobody watches.
+    /// `progress` may be null: it is not watched.
     Stay(Progress* progress, const std::string& name)
         : progress_(progress), before_(progress != nullptr ? progress->at_.exchange(&name) : nullptr) {}
     ~Stay() {
@@ -66,7 +66,7 @@ class Progress {
   bool on_device() const { return on_device_; }
 
   /// The progress of the calling thread, whose checks of a stop token are its steps; chains that it makes, and caches
-  /// that it asks, use it. Null: nobody watches. Throws std::bad_alloc where a thread's first call finds no memory.
+  /// that it asks, use it. Null: it is not watched. Throws std::bad_alloc where a thread's first call finds no memory.
   static std::shared_ptr<Progress>& of_thread();
 
  private:

@@ -20,11 +20,12 @@ class Yield {
   virtual void look() = 0;
   /// The thread is about to wait for something else. It calls look() afterwards.
   virtual void rest() = 0;
-  /// The Yield of the calling thread; null: nobody lends it a core.
+  /// Returns the Yield of the calling thread; null if no core is lent to it.
   static Yield*& of_thread();
 };
 
-/// While it lives, the calling thread keeps its core, because others wait for its result, or because it measures times.
+/// Keeps the core of the calling thread while it lives, because others wait for its result, or because it measures
+/// times.
 class NoYieldScope {
  public:
   NoYieldScope() : before_(std::exchange(Yield::of_thread(), nullptr)) {}

@@ -320,7 +320,7 @@ class DeviceCache : private numerics::ClientEvictable {
 
   static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
-  /// Takes out entries that nobody holds and for which `goes` is true, what was unused for longest first, until they
+  /// Takes out entries that are not held and for which `goes` is true, what was unused for longest first, until they
   /// have `bytes`. Those of one client, if that is given, which may be another's then.
   template <class Goes>
   Entries take_out(std::uint64_t bytes, const Goes& goes, bool of_client = false) {

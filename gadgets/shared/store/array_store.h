@@ -56,7 +56,7 @@ struct StoredFile {
 /// read.
 std::vector<StoredFile> stored_files(const std::filesystem::path& folder, const std::string& extension);
 /// Removes such files that are older than `keep`, then the oldest until the others have at most `most_bytes`; also
-/// files of any name that ends in kUnfinishedFile and nobody has written to for an hour.
+/// files of any name that ends in kUnfinishedFile and that were not written to for an hour.
 void trim_stored_files(const std::filesystem::path& folder, const std::string& extension, std::uint64_t most_bytes,
                        std::chrono::hours keep = std::chrono::hours::max());
 /// The end of the name of a file that is being written, or was being written when its process was killed.

@@ -23,7 +23,7 @@ class Logins {
   static constexpr std::size_t kMost = 64;  ///< one more ends the oldest
   static constexpr std::chrono::hours kLasts{8};
 
-  /// `tokens` may be null: nobody can log in.
+  /// `tokens` may be null: no login is possible.
   explicit Logins(std::shared_ptr<const Tokens> tokens) : tokens_(std::move(tokens)) {}
 
   bool possible() const { return tokens_ != nullptr; }

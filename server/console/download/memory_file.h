@@ -13,7 +13,7 @@
 namespace echotrain::server {
 
 /// A file in /dev/shm, for its owner only. Its bytes are paid for before they are written. Once sealed, it goes when
-/// somebody else needs the memory.
+/// another needs the memory.
 class MemoryFile final : public numerics::Evictable {
  public:
   /// Throws std::system_error when the system gives none.

@@ -24,10 +24,10 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kPiece = 1 << 20;
-/// A file is made for this long before the server looks whether anybody still wants it.
+/// A file is made for this long before the server looks whether the client is still there.
 constexpr std::chrono::milliseconds kLook{50};
 
-/// True if nobody takes what is sent: the client has closed its side or reset the connection, or the server has closed.
+/// True if the client takes no more: the client has closed its side or reset the connection, or the server has closed.
 bool is_gone(boost::beast::tcp_stream& stream) {
   if (!stream.socket().is_open()) return true;
   pollfd state{stream.socket().native_handle(), POLLRDHUP, 0};

@@ -17,8 +17,8 @@ constexpr std::size_t kMostWaiting = 64;
 constexpr std::size_t kMostKept = 100'000;
 }  // namespace
 
-/// Memory of pixels that nobody has any more. A fast scan drops an image for each that it keeps: memory that goes back
-/// to the kernel in between costs more than the copy.
+/// Memory of pixels that are not held any more. A fast scan drops an image for each that it keeps: memory that goes
+/// back to the kernel in between costs more than the copy.
 class RecentImages::SparePixels : public std::enable_shared_from_this<SparePixels> {
  public:
   protocol::Payload copy(std::span<const std::byte> pixels) {

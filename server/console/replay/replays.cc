@@ -59,7 +59,7 @@ bool is_data(std::uint16_t id) {
   return known == MessageId::acquisition || known == MessageId::image || known == MessageId::waveform;
 }
 
-/// Takes what the session sends, which nobody reads: its images are on the page. False: it has ended the connection.
+/// Takes and drops what the session sends: its images are on the page. Returns false if it has ended the connection.
 bool drain(int socket) {
   std::array<std::byte, 64 << 10> sink;
   for (;;) {

@@ -18,7 +18,7 @@
 
 namespace echotrain::fuzz {
 
-/// What the client says: the name of a pipeline, or its text.
+/// The pipeline that the client asks for: by its name, or by its text.
 struct ChosenPipeline {
   std::string name, text;
 };

@@ -15,7 +15,7 @@
 
 namespace echotrain::fuzz {
 
-/// What all readouts of a scan have in common unless one is odd.
+/// Makes the readouts of a scan, which are alike unless one is odd.
 class ReadoutMaker {
  public:
   ReadoutMaker(Source& source, const protocol::Header& header, Style style, config::TrajectoryUnit unit)

@@ -44,8 +44,8 @@ struct Filled {
 
 class PutBackTest : public OnEachBackend {
  protected:
-  /// What cartesian_kspace gives for a split of the scan. Images must be the same without a tap, when one gadget may
-  /// do all the work.
+  /// Returns the frames that cartesian_kspace gives for a split of the scan. Images must be the same without a tap,
+  /// when one gadget may do all the work.
   Filled filled(const protocol::Header& h, const std::vector<Acquisition>& scan, const Split& split,
                 const std::string& chosen) const {
     Filled result;

@@ -47,7 +47,7 @@ struct Blocks {
   Outcome out;
 };
 
-/// What cartesian_kspace gives with each frame, for a split of the scan.
+/// Returns the blocks that cartesian_kspace gives with each frame, for a split of the scan.
 Blocks blocks(const protocol::Header& h, const std::vector<Acquisition>& scan, RunOptions options,
               const std::string& chosen = "") {
   Blocks result;

@@ -12,8 +12,8 @@
 
 namespace echotrain::testing {
 
-/// How a scan leaves lines out. A line y of plane z is on the lattice if z - z0 = j R_z and y - y0 - j shift is a
-/// multiple of R_y.
+/// The lattice of lines that a scan keeps. A line y of plane z is on the lattice if z - z0 = j R_z and y - y0 - j shift
+/// is a multiple of R_y.
 struct Leaving {
   int ry = 1, rz = 1, shift = 0, y0 = 0, z0 = 0;
   int band = 0;           ///< middle lines (and planes) that come in full: 0, none

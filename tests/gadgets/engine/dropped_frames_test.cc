@@ -10,7 +10,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What became of `count` readouts that came at once, while `waiting` more waited outside.
+/// The fate of `count` readouts that came at once, while `waiting` more waited outside.
 struct Dropping {
   Dropping(const std::string& rule, std::vector<Acquisition> list, std::optional<std::int64_t> waiting,
            bool moves = false, int slices = 1)

@@ -40,7 +40,7 @@ inline std::vector<Acquisition> scan(const std::vector<Counters>& list) {
 
 using Numbers = std::vector<int>;
 
-/// What a framer did: the readouts of each frame, and when each frame closed.
+/// The log of a framer: the readouts of each frame, and when each frame closed.
 struct Log {
   std::map<std::uint64_t, Numbers> frames;
   std::map<std::uint64_t, FrameKey> keys;

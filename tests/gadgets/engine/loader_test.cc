@@ -68,7 +68,7 @@ TEST(LoaderTest, EveryShippedPipelineLoads) {
   EXPECT_GE(names.size(), 18u);
 }
 
-/// Whether a gadget gives the type that it takes, so that a chain fits together without it. `type` becomes that type.
+/// True if a gadget gives the type that it takes, so that a chain fits together without it. `type` becomes that type.
 bool keeps_type(const std::string& name, ItemType* type = nullptr) {
   for (const GadgetForm& form : Registry::builtin().find(name)->forms)
     if (form.takes == form.gives) {
@@ -78,7 +78,7 @@ bool keeps_type(const std::string& name, ItemType* type = nullptr) {
   return false;
 }
 
-/// Whether `order` only swaps gadgets that take and give one and the same type.
+/// True if `order` only swaps gadgets that take and give one and the same type.
 bool same_but_for_equals(const config::PipelineSpec& spec, const std::vector<std::size_t>& order) {
   for (std::size_t i = 0; i < order.size(); ++i) {
     ItemType here{}, there{};

@@ -9,7 +9,7 @@ namespace echotrain::testing {
 
 inline constexpr int kPhaseCorrection = 24;
 
-/// How a scan is played. Times in us.
+/// The properties of a simulated EPI scan. Times in us.
 struct EpiSpec {
   int n = 48;                                             ///< points and lines
   double ramp = 100, flat = 60, delay = 20, dwell = 3;    ///< the gradient, and when it is sampled

@@ -33,7 +33,7 @@ class SliceFitsTest : public ::testing::Test {
       out.emplace_back(SliceFits::Key{0, static_cast<std::uint16_t>(i)}, group(i + 1));
     return out;
   }
-  /// What one thread makes of the group.
+  /// Returns the weights that one thread makes of the group.
   std::vector<cfloat> weights_of(unsigned seed) {
     const SliceGroup it = group(seed);
     std::vector<numerics::SliceReference> references;
@@ -70,7 +70,7 @@ TEST_F(SliceFitsTest, AnyOrderGivesTheSameBits) {
   }
 }
 
-/// What came later belongs to the group, too.
+/// Lines that came later belong to the group, too.
 TEST_F(SliceFitsTest, GroupThatWasDroppedIsMadeAnew) {
   SliceFits fits(scan_, kFitOptions, /*beside=*/true);
   fits.start(groups(3));
@@ -98,7 +98,7 @@ TEST_F(SliceFitsTest, ThreadIsThereBeforeTheScanRuns) {
   EXPECT_EQ(threads_now(), before);
 }
 
-/// What the thread throws is thrown where the kernels are asked for, and other groups are made.
+/// An exception of the thread is thrown where the kernels are asked for, and other groups are made.
 TEST_F(SliceFitsTest, GroupThatCannotBeFittedSaysSoWhereItIsTaken) {
   for (const bool waits : {false, true}) {
     SliceFits fits(scan_, kFitOptions, /*beside=*/true);

@@ -9,7 +9,7 @@ namespace {
 
 using Vec = std::array<double, 3>;
 
-/// Where an image lies.
+/// The position and directions of an image.
 struct Pose {
   Vec position{0, 0, 0}, x{1, 0, 0}, y{0, 1, 0}, z{0, 0, 1};
 };

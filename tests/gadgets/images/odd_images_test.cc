@@ -73,7 +73,7 @@ TEST_P(OddImagesTest, InfinitePixelsAreCounted) {
   }
 }
 
-/// What is finite in the pixels that are sent can still come from what was not.
+/// Finite pixels that are sent can still come from values that were not.
 TEST_P(OddImagesTest, NoComponentHidesThem) {
   const auto complex = images_of("component: complex", 1e38, here(), "none");
   ASSERT_EQ(complex.images.size(), 2u);

@@ -99,8 +99,8 @@ class SobelTest : public OnEachBackend {
     EXPECT_EQ(given, 1);
     return out;
   }
-  /// How far a gradient of ramps may be off: whole numbers are exact, but CUDA's magnitudes are off by up to 3 units in
-  /// the last place, of values up to 128.
+  /// The allowed error of a gradient of ramps: whole numbers are exact, but CUDA's magnitudes are off by up to 3 units
+  /// in the last place, of values up to 128.
   double off() const { return GetParam() == Backend::cpu ? 0 : 5e-5; }
   std::map<std::string, std::string> notes_;  // of the image made last
 };

@@ -18,7 +18,7 @@ std::string auto_pipeline(const std::string& fhd, const std::string& density = "
                   density, fhd));
 }
 
-/// What fhd gave: F^H d of each frame, and the diagonal of F^H F.
+/// The output of fhd: F^H d of each frame, and the diagonal of F^H F.
 struct Equations {
   std::vector<std::vector<cfloat>> right;
   std::vector<double> diagonal;

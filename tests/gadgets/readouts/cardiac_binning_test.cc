@@ -143,7 +143,7 @@ TEST(HeartbeatsTest, StampsTellOfTheRWaveBeforeEachReadout) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(nobody_wrote_them.add_stamp(5 * i, 0));
 }
 
-/// What reaches a pipeline, in order.
+/// A message that reaches a pipeline.
 using Message = std::variant<Acquisition, protocol::Waveform>;
 
 /// A line of 4 samples that was acquired at `time_ms`.

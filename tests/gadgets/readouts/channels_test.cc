@@ -22,7 +22,7 @@ std::string without(const std::string& options, const std::string& before = "") 
 
 protocol::Header eight_lines() { return header({.encoded = {8, 8, 1}, .limits = step_limit(8)}); }
 
-/// What `channels` gives: for each kind that comes, [channel, sample] of its first readout.
+/// Returns the output of `channels`: for each kind that comes, [channel, sample] of its first readout.
 std::map<protocol::ReadoutKind, std::vector<cfloat>> first_readouts(const std::string& options,
                                                                     std::vector<Acquisition> scan, Backend backend,
                                                                     std::vector<std::string>* texts = nullptr) {

@@ -18,7 +18,7 @@ std::string grappa_chain(const std::string& gadget = "external_calibration", con
               "}\n  - image: {component: magnitude}\n");
 }
 
-/// What a header says of its scan and of the one that has its reference lines.
+/// The facts of a header about its scan and the one that has its reference lines.
 struct Calibrated {
   std::string id, mode, from;
   std::vector<std::string> labels = {};

@@ -18,7 +18,7 @@ constexpr std::size_t kPoints = 8;
 
 double depth_at(double ms) { return std::pow(std::sin(pi * ms / kBreathMs), 4); }
 
-/// What two coils' samples are at `ms`: brighter or darker the deeper the breath is, all turned by `phase`.
+/// Returns the samples of two coils at `ms`: brighter or darker the deeper the breath is, all turned by `phase`.
 std::vector<cfloat> breathing_samples(double ms, double phase) {
   const auto turned = [phase](cdouble value) { return cfloat(value * std::polar(1.0, phase)); };
   std::vector<cfloat> values(2 * kPoints, turned(5 + depth_at(ms)));
@@ -68,7 +68,7 @@ struct Told {
   Outcome outcome;
 };
 
-/// What left the gadget.
+/// Returns the side items that left the gadget.
 Told tell(const std::string& text, const protocol::Header& measurement, const std::vector<Acquisition>& scan,
           std::size_t batch = 100, std::size_t slot = 5, RunOptions options = {}) {
   Told told;

@@ -64,7 +64,7 @@ Acquisition unit_readout(float dwell_us) {
   return out;
 }
 
-/// What noise_adjust makes of the imaging readouts: one [coil, sample] block each.
+/// Returns the imaging readouts after noise_adjust: one [coil, sample] block each.
 std::vector<std::vector<cfloat>> adjusted(const protocol::Header& h, std::vector<Acquisition> scan, Backend backend) {
   std::vector<std::vector<cfloat>> out;
   RunOptions options{.backend = backend, .tap = "noise_adjust"};

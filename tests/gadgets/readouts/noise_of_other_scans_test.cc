@@ -35,7 +35,7 @@ std::vector<Acquisition> image_lines(int coils, float dwell_us) {
   return out;
 }
 
-/// Who a scan is and whose noise it names.
+/// The ID of a scan, and the ID of the noise that it names.
 struct Names {
   std::string id, noise_of;
   std::vector<std::string> labels;

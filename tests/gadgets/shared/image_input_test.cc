@@ -15,7 +15,7 @@ class ImagesInTest : public OnEachBackend {
   Outcome through(const std::string& gadgets, std::vector<protocol::Image> images) {
     return run_images(gadgets, std::move(images), here());
   }
-  /// Whether pixels of this type come back as they went.
+  /// Expects that pixels of this type come back unchanged.
   template <class T>
   void expect_back(const std::vector<T>& pixels, int image_type) {
     const int n = static_cast<int>(pixels.size()) / 2;

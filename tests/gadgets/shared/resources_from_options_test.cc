@@ -33,7 +33,7 @@ class Variable {
   std::optional<std::string> old_;
 };
 
-/// What is wrong with a variable's value; empty when nothing is.
+/// Returns the error for a variable's value; empty when there is none.
 std::string refusal(const char* name, const char* value) {
   const Variable variable(name, value);
   try {

@@ -16,7 +16,7 @@
 
 namespace echotrain::testing {
 
-/// What a test decides and sees of its fake.
+/// The state of a fake that its test sets and reads.
 struct FakeWorld {
   using Messages = std::vector<protocol::Message>;
   /// Called with each message that the step sends; what it returns comes back.

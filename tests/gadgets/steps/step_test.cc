@@ -348,7 +348,7 @@ TEST(StepTest, OnlyNamedServersAreAsked) {
   EXPECT_EQ(configs, std::vector<std::string>{"default.xml"});
 }
 
-/// What checking a pipeline of this gadget says, and its item types where nothing is wrong.
+/// Returns the error of checking a pipeline of this gadget, or its item types where nothing is wrong.
 std::string checked_step(const std::string& gadgets) {
   try {
     const auto plan = PipelinePlan::check(config::read_pipeline(yaml(gadgets), "p.yaml"));

@@ -19,7 +19,7 @@ namespace {
 
 using Values = std::map<std::string, std::vector<std::string>>;
 
-/// What libismrmrd writes, with the line that declares the encoding.
+/// Returns the document that libismrmrd writes, with the line that declares the encoding.
 std::string by_libismrmrd(const Values& values) {
   ISMRMRD::MetaContainer meta;
   for (const auto& [name, of_name] : values)
@@ -67,7 +67,7 @@ TEST(MetaTest, LongNamesAreLeftOut) {
             (std::vector<std::pair<std::string, std::string>>{{longest, "1"}}));
 }
 
-/// What pugixml takes of the allocator, and the most at a time.
+/// The bytes that pugixml takes of the allocator, and the most at a time.
 std::size_t tree_bytes = 0, most_tree_bytes = 0;
 
 void* take_counted(std::size_t bytes) {

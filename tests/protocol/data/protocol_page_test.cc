@@ -31,7 +31,7 @@ std::string page() {
   return text;
 }
 
-/// What the page says of a code, from the code to the end of its row.
+/// Returns the row of a code on the page, from the code to its end.
 std::string row(const std::string& code) {
   const std::string text = page();
   const std::size_t at = text.find("`" + code + "`", text.find("|code|when|"));

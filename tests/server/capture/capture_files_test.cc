@@ -116,7 +116,7 @@ TEST_F(Retention, TinyCapturesAreBoundedInNumber) {
   EXPECT_FALSE(left.contains(name(10, "-aaaaaaaa")));
 }
 
-/// What cannot go yet counts, and nobody else pays for it.
+/// A file that cannot go yet counts, and no other client pays for it.
 TEST_F(Retention, ACaptureThatIsBeingWrittenPushesOutNoneOfAnother) {
   const CaptureFile open(folder_.path(), name(1, "-aaaaaaaa"));
   ASSERT_EQ(::ftruncate(open.descriptor(), static_cast<off_t>(9 * kGiB)), 0);

@@ -78,7 +78,7 @@ bool comes_true_soon(Condition condition) {
   return false;
 }
 
-/// What `echotrain verify` would say of the only capture; `unchecked` while there is none.
+/// Returns the verdict of `echotrain verify` on the only capture; `unchecked` while there is none.
 inline protocol::Verdict verdict_of(const TemporaryFolder& folder) {
   const auto names = folder.names();
   return names.empty() ? protocol::Verdict{} : protocol::verify(folder.path() / *names.begin());

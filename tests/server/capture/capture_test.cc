@@ -34,7 +34,7 @@ class CaptureOf : public testing::Test {
     options.capture.policy = policy;
     return options;
   }
-  /// Whether there is exactly one capture, with these bytes.
+  /// Succeeds if there is exactly one capture, with these bytes.
   testing::AssertionResult holds(const std::string& bytes) const {
     const std::string found = folder_.only();
     if (found == bytes) return testing::AssertionSuccess();
@@ -410,7 +410,7 @@ void pass_writer(Capture& capture) {
   EXPECT_TRUE(comes_true_soon([&] { return capture.fetched().has_value(); }));
 }
 
-/// What before_close has brought to the disk already is not brought there once more.
+/// Bytes that before_close has forced to the disk are not forced there once more.
 TEST(CaptureStore, ACrowdThatIsOnTheDiskWaitsForNoOther) {
   const TemporaryFolder folder;
   Options options = capture_to(folder);

@@ -50,7 +50,7 @@ struct Kept {
   std::uint64_t used = 0;
 };
 
-/// What the error says; empty: there was none.
+/// Returns the error's text; empty if there was none.
 std::string said(const std::function<void()>& work, unsigned status) {
   try {
     work();

@@ -76,7 +76,7 @@ class StreamTest : public testing::Test {
     }
     ASSERT_TRUE(happened());
   }
-  /// What the client gets until the end.
+  /// Returns the bytes that the client gets until the end.
   std::string answer() {
     std::string all;
     error_code error;

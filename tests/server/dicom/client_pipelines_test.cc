@@ -14,8 +14,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-/// What a server that sends to a peer, which is away, tells the client of such a config, and how many files its spool
-/// has then.
+/// Returns the text that a server, whose peer is away, sends to the client of such a config, and the number of files in
+/// its spool then.
 std::pair<std::string, std::ptrdiff_t> sent(const std::string& config, config::ClientPipelines client_pipelines) {
   const SpoolFolder folder;
   config::ServerOptions options;

@@ -7,7 +7,7 @@
 
 namespace echotrain::server {
 
-/// What `hoarder` takes at its first readout.
+/// The bytes that `hoarder` takes at its first readout.
 constexpr std::int64_t kHoardedBytes = 12 << 20;
 
 /// All gadgets, and these: `broken` has a bug ("the matrix is singular"), `hoarder` keeps kHoardedBytes, `killer`

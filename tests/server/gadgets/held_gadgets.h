@@ -43,7 +43,7 @@ class TextGate {
 };
 TextGate& text_gate();
 
-/// What the gadget `slow` does with each batch.
+/// The work of the gadget `slow` on each batch.
 class Tap {
  public:
   void close() { set(false); }

@@ -81,7 +81,7 @@ TEST(ProxyHeader, WhatIsWrongIsNamed) {
   EXPECT_THAT(parsed(header(0x20, 0x00, std::string(0xffff, '\0'))), HasSubstr("65535 bytes long"));
 }
 
-/// What read_proxy_header() makes of `bytes` and the end of the stream, and what it leaves.
+/// Returns the result of read_proxy_header() for `bytes` and the end of the stream, and the bytes that it leaves.
 std::pair<std::string, std::string> read_from_socket(const std::string& bytes) {
   asio::io_context context;
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});

@@ -80,7 +80,7 @@ class PlainTransport : public ::testing::Test {
     run(strand_);
   }
 
-  /// What has come at the peer.
+  /// Returns the bytes that have come at the peer.
   std::string heard() const {
     std::string all;
     std::vector<char> room(1 << 20);

@@ -72,7 +72,7 @@ asio::awaitable<bool> do_here(std::function<void()> work) {
   co_return true;
 }
 
-/// What a read brings: text, or an error.
+/// The outcome of a read: text, or an error.
 struct Read {
   std::string text;
   error_code error;
@@ -91,7 +91,7 @@ Read read(asio::io_context& io, Transport& transport) {
   return read;
 }
 
-/// What a server knows of a client with this certificate, which it trusts.
+/// The facts that a server learns of a client with this certificate, which it trusts.
 struct Known {
   bool opened = false;
   std::string subject, why;

@@ -228,7 +228,7 @@ TEST(PlacesByLoad, AScanThatGoesOnKeepsItsLoad) {
   EXPECT_EQ(scan->load(), load);
 }
 
-/// What to call when a ticket is granted, of which no copy can be made while there is no memory.
+/// The function to call when a ticket is granted; it cannot be copied while there is no memory.
 struct Wake {
   std::shared_ptr<std::atomic<bool>> no_memory;
   std::shared_ptr<std::atomic<int>> woken;

@@ -133,7 +133,7 @@ std::size_t count(const Inbox::Taken& taken) {
   return std::get<std::vector<protocol::Acquisition>>(*taken.work).size();
 }
 
-/// What the worker has in its hands is in its caches, most likely; what waits is to be little.
+/// Data in the worker's hands are most likely in its caches; few data are to wait.
 TEST(Inbox, ReaderThatHeardOfPlentyIsCalledWhenHalfOfItIsLeft) {
   int called = 0;
   Inbox inbox(64 << 20, [&] { ++called; });

@@ -94,7 +94,7 @@ TEST(Queries, AreAnsweredToTheOwnerOnly) {
   }
 }
 
-/// What was made for one client is kept for the next question, which may be another's about the same ID.
+/// An answer made for one client is kept for the next question, which may be another client's about the same ID.
 TEST(Queries, GiveEachOwnerItsOwnMatrix) {
   const auto resources = test_resources(1);
   const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));

@@ -75,7 +75,7 @@ TEST(Exchange, QueryNeedsNoConfig) {
   EXPECT_THAT(all.messages[3].body, HasSubstr("cartesian_2d"));
 }
 
-/// Who has no session gets no more out than a bound and a short answer for each question.
+/// A client without a session gets no more than a bound and a short answer for each question.
 TEST(Exchange, AnswersBeforeTheConfigAreBounded) {
   TestServer server;
   std::string queries;

@@ -62,7 +62,7 @@ Environment one_at_a_time(const config::ServerOptions& options = {}) {
   return environment;
 }
 
-/// How often another handler of the thread has its turn while so many sessions handle 1,000 small messages each.
+/// Counts the turns of another handler of the thread while so many sessions handle 1,000 small messages each.
 int turns_beside(int sessions) {
   asio::io_context io;
   const Environment environment = one_at_a_time();

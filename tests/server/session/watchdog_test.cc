@@ -36,7 +36,7 @@ struct Watched {
     watchdog.set_reading(true);
   }
   Clock::time_point at(double s) const { return start + seconds(s); }
-  /// What the session's end is if the watchdog looks at the clock `s` after the beginning: "" if there is none.
+  /// Returns the session's end if the watchdog looks at the clock `s` after the beginning; "" if there is none.
   std::string look(double s) {
     watchdog.check(at(s));
     if (connection.end.gone) return "gone";
@@ -171,7 +171,7 @@ struct Reserving {
         {std::make_shared<numerics::MemoryAccount>(session.environment.memory), 400 * kMib, "other"}, [] {});
     ASSERT_TRUE(session.environment.memory_admission->under_pressure());
   }
-  /// Whether the scan has to pause after another period in which `kib_s` came each second, to be expanded so.
+  /// True if the scan has to pause after another period in which `kib_s` came each second, to be expanded so.
   bool pauses_at(double kib_s, double expands_by = 1) {
     const auto bytes = static_cast<std::uint64_t>(kib_s * 1024 * kPeriod_s);
     session.connection.status->bytes_in += bytes;
@@ -238,7 +238,7 @@ struct Crawling {
     session.watchdog.on_crawl([this] { rung = true; });
     session.data(0);
   }
-  /// Whether the scan crawls after `for_s` more, each ten of which bring data, as much as `kib_s` would.
+  /// True if the scan crawls after `for_s` more, each ten of which bring data, as much as `kib_s` would.
   bool crawls(double kib_s, double for_s = 60) {
     for (const double end = s + for_s; s < end;) {
       s += 10;

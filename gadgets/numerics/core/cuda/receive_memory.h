@@ -25,7 +25,7 @@ class ReceiveMemory {
   /// Returns the block of kBytes to the first caller; null to later ones, and where there is no GPU or where the budget
   /// is too small for it. It counts in that budget until it is freed. A device must be current. Takes some 20 ms once.
   std::shared_ptr<std::byte[]> take();
-  /// The block once somebody has taken it; empty until then.
+  /// The block once it was taken; empty until then.
   std::span<std::byte> block() const;
   /// True if these bytes are in the block.
   bool holds(std::span<const std::byte> bytes) const;

@@ -70,7 +70,7 @@ inline std::vector<protocol::Image> of_series(const Outcome& out, int series) {
   return found;
 }
 
-/// Whether two images have the same bits; neither is missing.
+/// True if the images have the same bits and there are any.
 inline bool same_pixels(const std::vector<protocol::Image>& a, const std::vector<protocol::Image>& b) {
   bool same = a.size() == b.size() && !a.empty();
   for (std::size_t i = 0; same && i < a.size(); ++i)

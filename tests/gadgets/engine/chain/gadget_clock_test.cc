@@ -97,7 +97,7 @@ Seen watch(const std::string& gadgets, int pushes, double at_sink_ms) {
   return seen;
 }
 
-/// What the push before does after its frame's end, a few instructions, is the next frame's.
+/// The time of a push after its frame's end, a few instructions, which counts for the next frame.
 constexpr double kTail = 0.5;  // [ms]
 
 /// Each place has at least what was spent there. All places together have no more than the push took, so that the

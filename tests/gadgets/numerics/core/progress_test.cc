@@ -13,7 +13,7 @@ using Clock = ProgressAge::Clock;
 
 class ProgressTest : public ::testing::Test {
  protected:
-  /// What is known of it so much later.
+  /// Returns the progress's age so much later.
   double look(Clock::duration later) {
     now_ += later;
     return std::chrono::duration<double>(age_.look(now_)).count();
@@ -63,7 +63,7 @@ TEST_F(ProgressTest, KnowsWhereItIs) {
   EXPECT_EQ(progress_->at(), nullptr);
 }
 
-/// What a thread shows of itself while it runs `work`.
+/// Returns the steps that a thread shows while it runs `work`.
 template <class Work>
 std::uint64_t steps_of(const Work& work) {
   const auto progress = std::make_shared<Progress>();

@@ -110,7 +110,8 @@ std::vector<double> points(std::int64_t count, int dims) {
   return all;
 }
 
-/// What counts: on the CPU what this process computes, as other programs take cores; on CUDA the time of a clock.
+/// Returns the time that counts: on the CPU this process's processor time, as other programs take cores; on CUDA a
+/// clock's.
 double spent(Backend backend) {
   return backend == Backend::cpu ? cpu_seconds()
                                  : std::chrono::duration<double>(Clock::now().time_since_epoch()).count();

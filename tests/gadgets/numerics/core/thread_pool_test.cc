@@ -250,8 +250,8 @@ TEST(ThreadPoolTest, GroupsAreHelpedAlike) {
   EXPECT_GT(by_helpers, kElements * 45 / 100);
 }
 
-/// How much of loops of so many elements of 100 us, 10 ms apart, helpers have done; of four threads three quarters at
-/// most.
+/// Returns the share that helpers have done of loops of so many elements of 100 us, 10 ms apart; of four threads three
+/// quarters at most.
 double helped_part(ThreadPool& pool, int loops, std::int64_t elements) {
   using namespace std::chrono_literals;
   const auto self = std::this_thread::get_id();

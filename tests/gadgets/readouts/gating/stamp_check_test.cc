@@ -9,7 +9,8 @@
 namespace echotrain::testing {
 namespace {
 
-/// What is said of readouts every `step_ms`, whose stamp says `since_ms` of their time in units of `stamp_tick_ms`.
+/// Returns the check's text for readouts every `step_ms`, whose stamp is `since_ms` of their time in units of
+/// `stamp_tick_ms`.
 std::string said(double step_ms, const std::function<double(double)>& since_ms, double stamp_tick_ms = 2.5,
                  double until_ms = 10000) {
   StampCheck check({.stamp = 1});

@@ -14,7 +14,7 @@ using testing::Random;
 template <class B>
 class TallyTest : public testing::OnBackend<B> {
  protected:
-  /// What `convert(tally)` adds to a tally of zeros.
+  /// Returns the counts that `convert(tally)` adds to a tally of zeros.
   template <class Convert>
   PixelTally tallied(const Convert& convert) {
     Array<PixelTally> tally = this->context().template zeros<PixelTally>({1});

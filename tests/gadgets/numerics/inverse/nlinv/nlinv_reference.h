@@ -41,7 +41,7 @@ struct NlinvReference {
   std::size_t waves() const { return waves_y() * static_cast<std::size_t>(2 * mx + 1); }
   std::size_t of_slice() const { return voxels() + coils * waves(); }
   std::size_t unknowns() const { return slices * of_slice(); }
-  /// Where the image begins that element i of the images of coils [slice, coil, voxel] is a product of.
+  /// Returns the image element of which element i of the images of coils [slice, coil, voxel] is a product.
   std::size_t image_at(std::size_t i) const { return i / (coils * voxels()) * of_slice() + i % voxels(); }
   cdouble turn(std::size_t sample, std::size_t slice) const {
     return turns.empty() ? 1.0 : turns[sample * slices + slice];

@@ -53,7 +53,7 @@ struct Distorted {
   std::vector<double> truth, object;
 };
 
-/// What is at u of a distorted image comes from y with y + sign * s(y) = u: object(y) / (1 + sign * s'(y)).
+/// Distorts an object: the value at u comes from y with y + sign * s(y) = u: object(y) / (1 + sign * s'(y)).
 Distorted distort(const Field& field, double noise, std::int64_t planes = 1,
                   double (*object)(double, double) = object_at) {
   Random random(7);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing;
 
-/// What a plan is made of, and is applied to.
+/// The inputs of a plan, and the data that it is applied to.
 struct Unmixed {
   UnmixingProblem problem;
   GrappaKernels kernels;

@@ -95,7 +95,7 @@ struct UnmixingProblem {
         for (std::int64_t x = 0; x < c.image[2]; ++x, ++v) image[v] += factor(v) * phase * row[x];
       }
   }
-  /// Whether a row is inside the transform's grid.
+  /// True if a row is inside the transform's grid.
   bool in_grid(std::int64_t ky, std::int64_t kz) const {
     return ky >= -(c.padded[1] / 2) && ky < (c.padded[1] + 1) / 2 && kz >= -(c.padded[0] / 2) &&
            kz < (c.padded[0] + 1) / 2;
