@@ -70,7 +70,7 @@ OptionTable<AdminOptions> admin_options() {
   using O = AdminOptions;
   return OptionTable<O>()
       .flag("enabled", &O::enabled, "serve health, metrics and sessions over HTTP")
-      .text("bind", &O::bind, "address of the admin port; whoever reaches it may read all that it serves")
+      .text("bind", &O::bind, "address of the admin port; all who reach it may read what it serves")
       .not_empty()
       .marking(&O::asked_for)
       .integer(
@@ -81,7 +81,7 @@ OptionTable<AdminOptions> admin_options() {
                "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none")
       .path("token_file", &O::token_file, "FILE",
             "file of tokens, one per line, of those who may look at the live page from anywhere, stop sessions, "
-            "take images away and replay captures; empty: nobody may")
+            "take images away and replay captures; empty: this is off")
       .choice_of<O::Page>("page", &O::page,
                           {{"off", O::Page::off}, {"loopback", O::Page::loopback}, {"token", O::Page::token}},
                           "who may look at the live page and its images without a login by a token: programs of this "
@@ -113,7 +113,7 @@ OptionTable<DicomOptions> dicom_options() {
           "refused_mib", &O::refused_mib, 1, 1 << 30,
           "bound of the images of one peer that it would not take, in its folder `refused`; the oldest are removed")
       .integer("refused_days", &O::refused_days, 0, 36500,
-               "how long such images are kept; 0: until somebody removes them")
+               "how long such images are kept; 0: until they are removed by hand")
       .integer("tries", &O::tries, 1, 1000000,
                "how often an image is tried that a peer does not take though it takes others; it is then put aside")
       .integer("queue_mib", &O::queue_mib, 1, 1 << 20,

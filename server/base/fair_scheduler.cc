@@ -69,7 +69,7 @@ void FairScheduler::count_now(Clock::time_point now) {
   if (active == active_.exchange(active)) return;
   for (const auto& [name, address] : addresses_) {
     const std::scoped_lock lock(address->mutex);
-    look_again(*address);
+    reconsider(*address);
   }
 }
 
@@ -83,7 +83,7 @@ bool FairScheduler::take(Address& address, int most) {
 
 // Requires the address's lock. A thread that leaves counts down first and then looks at `full`; one that stands in line
 // does it the other way round, so that one of them sees the other.
-void FairScheduler::look_again(Address& address) {
+void FairScheduler::reconsider(Address& address) {
   const int most = share();
   while (!address.waiting.empty() && take(address, most)) {
     Scan* const next = address.waiting.front();
@@ -123,11 +123,11 @@ void FairScheduler::Scan::stand_in_line() {
   granted_ = false;
   address.waiting.push_back(this);
   address.full = true;
-  scheduler_->look_again(address);
+  scheduler_->reconsider(address);
   if (grants_.wait_for(lock, stop_, kLongest, [this] { return granted_; })) return;
   address.waiting.remove(this);
   ++address.computing;
-  scheduler_->look_again(address);
+  scheduler_->reconsider(address);
 }
 
 void FairScheduler::Scan::end() {
@@ -137,7 +137,7 @@ void FairScheduler::Scan::end() {
   --address.computing;
   if (!address.full) return;
   const std::scoped_lock lock(address.mutex);
-  scheduler_->look_again(address);
+  scheduler_->reconsider(address);
 }
 
 void FairScheduler::Scan::look() {

@@ -54,7 +54,7 @@ class FairScheduler : public std::enable_shared_from_this<FairScheduler> {
   void count(Clock::time_point now);
   void count_now(Clock::time_point now);
   static bool take(Address& address, int most);
-  void look_again(Address& address);
+  void reconsider(Address& address);
 
   const int cores_;
   std::atomic<int> active_ = 0;             // addresses that compute

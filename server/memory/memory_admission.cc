@@ -46,7 +46,7 @@ bool MemoryAdmission::may_reserve(const Ticket& ticket) const {
 
 // A first scan stays one when it regains its memory.
 bool MemoryAdmission::may_take_kept(const Ticket& ticket) const {
-  const bool first = ticket.counted_ ? ticket.scans_beside_ == 0 : held_.count(ticket.request_.address) == 0;
+  const bool first = ticket.counted_ ? ticket.other_scans_ == 0 : held_.count(ticket.request_.address) == 0;
   return first && ticket.request_.bytes <= kept() / 4;
 }
 
@@ -165,7 +165,7 @@ bool MemoryAdmission::grant(Ticket& ticket) {
   const auto leaves_kept = [&] { return may_take_kept(ticket) || kept() == 0 || budget_->make_room(room_for(ticket)); };
   if (may_reserve(ticket) && leaves_kept() && reserve(ticket, request.bytes)) {
     if (!std::exchange(ticket.counted_, true)) {
-      ticket.scans_beside_ = held_[request.address].scans++;
+      ticket.other_scans_ = held_[request.address].scans++;
       counted_.push_back(&ticket);
       const std::scoped_lock lock(running_mutex_);
       running_[request.address].push_back(&ticket);
@@ -212,7 +212,7 @@ bool MemoryAdmission::Ticket::give_back_unused() {
     granted_ = false;
     lent_at_ = Clock::now();
   }
-  all_->look_again();
+  all_->reconsider();
   return true;
 }
 
@@ -271,7 +271,7 @@ void MemoryAdmission::Ticket::regain() {
   all_->under_pressure_ = all_->under_pressure_ || all_->is_due(*this, sums);
 }
 
-void MemoryAdmission::look_again() {
+void MemoryAdmission::reconsider() {
   std::vector<std::shared_ptr<const std::function<void()>>> wakes;
   try {
     const std::scoped_lock lock(mutex_);
@@ -282,12 +282,12 @@ void MemoryAdmission::look_again() {
   for (const auto& wake : wakes) (*wake)();
 }
 
-void MemoryAdmission::look_now_and_then() {
+void MemoryAdmission::reconsider_now_and_then() {
   {
     const std::scoped_lock lock(mutex_);
     if (Clock::now() < looked_ + kBetweenLooks) return;
   }
-  look_again();
+  reconsider();
 }
 
 void MemoryAdmission::look(std::vector<std::shared_ptr<const std::function<void()>>>& wakes) {
@@ -339,7 +339,7 @@ void MemoryAdmission::end(Ticket& ticket) {
       if (--held->second.scans == 0) held_.erase(held);
     }
   }
-  look_again();
+  reconsider();
 }
 
 MemoryAdmission::Ticket::~Ticket() { all_->end(*this); }

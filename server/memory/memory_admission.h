@@ -102,7 +102,7 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
     /// Says that the scan hangs: its memory does not come back and is asked back no more.
     void is_stuck();
     /// Counts the other scans of its address that had their memory when this one got its own. Valid once granted.
-    std::int64_t scans_beside() const { return scans_beside_; }
+    std::int64_t other_scans() const { return other_scans_; }
 
    private:
     friend class MemoryAdmission;
@@ -120,19 +120,19 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
     bool stuck_ = false;
     std::atomic<bool> ends_ = false;
     Clock::time_point waits_since_, lent_at_;
-    std::uint64_t reserved_ = 0;     // of what is wanted
-    std::int64_t scans_beside_ = 0;  // guarded until granted
+    std::uint64_t reserved_ = 0;    // of what is wanted
+    std::int64_t other_scans_ = 0;  // guarded until granted
   };
 
   /// Returns a ticket, or null when the line is full, for this address or at all. A wish for more than an address may
   /// have is cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted or a scan is to
   /// end.
   std::unique_ptr<Ticket> ask(Request request, std::function<void()> wake);
-  /// Looks again who of those in line can have what it wants, and who has to give back what it borrows. Called when a
-  /// ticket ends. Without memory it does nothing.
-  void look_again();
-  /// Does the same, some 20 times a second at most: memory that was borrowed comes back at any time.
-  void look_now_and_then();
+  /// Grants the tickets in line that fit now, and marks the scans that have to give back what they borrow. Called when
+  /// a ticket ends. Does nothing if it finds no memory for its own work.
+  void reconsider();
+  /// Does the same, at most some 20 times a second, because borrowed memory comes back at any time.
+  void reconsider_now_and_then();
 
   /// True if a scan waits because too little memory is left: sessions that have borrowed and can do without give it
   /// back.

@@ -76,7 +76,7 @@ std::string ScanAdmission::why_longer(numerics::Backend backend) const {
 int ScanAdmission::yields_now(int cores) const {
   // A scan on a GPU does not yield: the threads that it starts work for all scans there.
   if (client_.exempt || place_->backend() == numerics::Backend::cuda) return 0;
-  return yields(memory_->scans_beside(), cores);
+  return yields(memory_->other_scans(), cores);
 }
 
 void ScanAdmission::give_back() {

@@ -339,7 +339,7 @@ std::optional<protocol::Error> Listener::refusal_of(const tcp::endpoint& peer, b
 // Makes room, by dropping another connection where that is needed.
 bool Listener::make_room(const asio::ip::address& address) {
   const ConnectionAdmission::Room room = admission_.make_room(address, Clock::now());
-  if (!room.dropped) return room.there;
+  if (!room.dropped) return room.available;
   if (const auto dropped = sessions_.find(*room.dropped); dropped != sessions_.end()) dropped->second->drop();
   log_overload(room.address);
   return true;

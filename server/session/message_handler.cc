@@ -47,7 +47,7 @@ MessageHandler::MessageHandler(Connection& connection, ProtocolStateMachine& sta
       scan_(scan),
       buffer_(connection.environment.limits, connection.environment.resources->share<protocol::SlabPool>()),
       pending_memory_(connection.status->queues),
-      beside_memory_(connection.status->account),
+      slack_memory_(connection.status->account),
       header_memory_(connection.status->account) {}
 
 // A client that has yet to show a token gets room for as much as may come before the token.
@@ -66,7 +66,7 @@ void MessageHandler::drop_partial_message() {
   buffer_ = protocol::MessageBuffer(connection_.environment.limits,
                                     connection_.environment.resources->share<protocol::SlabPool>());
   pending_memory_.set(0);
-  beside_memory_.set(0);
+  slack_memory_.set(0);
 }
 
 asio::awaitable<void> MessageHandler::consume() {
@@ -224,7 +224,7 @@ void MessageHandler::check_memory() {
   pending_memory_.set(pending);
   // A small message that waits keeps all that came beside it, its own head too, of which it has a copy.
   const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_payload_bytes();
-  beside_memory_.set(held - std::min(held, counted));
+  slack_memory_.set(held - std::min(held, counted));
   if (connection_.ending()) return;
   try {
     connection_.status->account->check();

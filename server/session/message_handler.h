@@ -71,7 +71,7 @@ class MessageHandler {
   ScanRunner& scan_;
   protocol::MessageBuffer buffer_;
   QueueMemory::Share pending_memory_;    // of the partly received message
-  numerics::MemoryShare beside_memory_;  // what slabs hold beside messages that wait
+  numerics::MemoryShare slack_memory_;   // what slabs hold beside messages that wait
   numerics::MemoryShare header_memory_;  // of the header and what is made of it
   std::optional<ScanRequest> waiting_scan_;
   std::uint64_t readouts_ = 0;

@@ -70,7 +70,7 @@ void Watchdog::check(Clock::time_point now) {
   check_alarm(now);
   check_pause(now);
   check_crawl(now);
-  if (place_until_) connection_.environment.memory_admission->look_now_and_then();
+  if (place_until_) connection_.environment.memory_admission->reconsider_now_and_then();
   check_spill(now);
   if (write_ && need_not_read()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_, kSlowestLink)) {

@@ -51,7 +51,7 @@ class DeviceCache : private numerics::ClientEvictable {
   using Made = typename Request::Made;
   static constexpr std::uint64_t kMostEntries = 4096;
   /// The bytes of an object beside its arrays and its request: its own parts, its device, its entry.
-  static constexpr std::uint64_t kBytesBeside = 2560;
+  static constexpr std::uint64_t kOverheadBytes = 2560;
 
   explicit DeviceCache(std::uint64_t bytes,
                        std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>(),
@@ -61,7 +61,7 @@ class DeviceCache : private numerics::ClientEvictable {
         most_entries_(most_entries),
         lapses_(lapses),
         account_(std::make_shared<numerics::MemoryAccount>(std::move(budget))),
-        beside_(account_) {
+        overhead_(account_) {
     account_->budget()->add_evictable(*this);
   }
   ~DeviceCache() override { account_->budget()->remove_evictable(*this); }
@@ -131,7 +131,7 @@ class DeviceCache : private numerics::ClientEvictable {
     std::uint64_t used;  // when last, by the budget's clock
     std::chrono::steady_clock::time_point used_at;
     std::vector<std::string> clients;  // that use it, the last one first
-    std::uint64_t bytes;               // with its request and kBytesBeside
+    std::uint64_t bytes;               // with its request and kOverheadBytes
     bool held() const { return made.use_count() > 1; }
   };
   using Entries = std::list<Entry>;
@@ -139,7 +139,7 @@ class DeviceCache : private numerics::ClientEvictable {
 
   static const std::string& client_of(numerics::Context& session) { return session.cache<ScanEnvironment>().client; }
   static std::uint64_t bytes_of(const Made& made, const Request& request) {
-    return made.bytes() + request.bytes() + kBytesBeside;
+    return made.bytes() + request.bytes() + kOverheadBytes;
   }
 
   struct Making {
@@ -200,7 +200,7 @@ class DeviceCache : private numerics::ClientEvictable {
   std::shared_ptr<const Made> keep(numerics::Context& own, const Device& device, const Request& request,
                                    std::shared_ptr<const Made> made) {
     const std::string client = client_of(own);
-    const std::uint64_t bytes = bytes_of(*made, request), unpaid = request.bytes() + kBytesBeside;
+    const std::uint64_t bytes = bytes_of(*made, request), unpaid = request.bytes() + kOverheadBytes;
     {
       Entries gone;
       const std::scoped_lock lock(mutex_);
@@ -219,7 +219,7 @@ class DeviceCache : private numerics::ClientEvictable {
     entries_.push_front(
         {device, request, made, account_->budget()->now(), std::chrono::steady_clock::now(), {client}, bytes});
     bytes_ += bytes;
-    beside_.set(beside_.bytes() + unpaid);
+    overhead_.set(overhead_.bytes() + unpaid);
     make_room(gone);  // others may have kept something meanwhile
     return made;
   }
@@ -311,7 +311,7 @@ class DeviceCache : private numerics::ClientEvictable {
   }
 
   void take_out(typename Entries::iterator entry, Entries& gone) {
-    beside_.set(beside_.bytes() - (entry->request.bytes() + kBytesBeside));
+    overhead_.set(overhead_.bytes() - (entry->request.bytes() + kOverheadBytes));
     bytes_ -= entry->bytes;
     gone.splice(gone.begin(), entries_, entry);
   }
@@ -371,7 +371,7 @@ class DeviceCache : private numerics::ClientEvictable {
   const std::uint64_t most_bytes_, most_entries_;
   const std::chrono::steady_clock::duration lapses_;        // a client's part in what it does not use
   const std::shared_ptr<numerics::MemoryAccount> account_;  // of the kept objects and their requests
-  numerics::MemoryShare beside_;                            // of the kept objects' requests and kBytesBeside
+  numerics::MemoryShare overhead_;                          // of the kept objects' requests and kOverheadBytes
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::uint64_t made_ = 0;  // calls of get() that have ended making, in whatever way

@@ -63,9 +63,10 @@ class TrajectoryStore : private numerics::ClientEvictable {
   };
   using Entries = std::list<Entry>;
   // The allocator adds to each of arrays, shares and nodes.
-  static constexpr std::uint64_t kBytesBeside = sizeof(Entry) + sizeof(KnownTrajectory) + sizeof(SamplePositions) + 256;
+  static constexpr std::uint64_t kOverheadBytes =
+      sizeof(Entry) + sizeof(KnownTrajectory) + sizeof(SamplePositions) + 256;
   static std::uint64_t bytes_of(const Entry& entry) {
-    return entry.known->bytes() + entry.owner.size() + entry.client.size() + entry.key.size() + kBytesBeside;
+    return entry.known->bytes() + entry.owner.size() + entry.client.size() + entry.key.size() + kOverheadBytes;
   }
   static std::uint64_t unpaid_of(const Entry& entry) {
     return bytes_of(entry) - (entry.known->paid ? entry.known->bytes() : 0);

@@ -16,7 +16,7 @@ constexpr std::size_t kMostImages = 20'000;
 /// The admission of a download: counts it among kMost and holds its memory, until destroyed.
 struct Admission {
   Admission(std::shared_ptr<std::atomic<int>> its_count, std::shared_ptr<numerics::MemoryBudget> its_budget)
-      : count(std::move(its_count)), budget(std::move(its_budget)), there(++*count <= Downloads::kMost) {}
+      : count(std::move(its_count)), budget(std::move(its_budget)), granted(++*count <= Downloads::kMost) {}
   ~Admission() {
     budget->give(bytes);
     --*count;
@@ -30,7 +30,7 @@ struct Admission {
   }
   const std::shared_ptr<std::atomic<int>> count;
   const std::shared_ptr<numerics::MemoryBudget> budget;
-  const bool there;
+  const bool granted;
   std::uint64_t bytes = 0;
 };
 
@@ -78,7 +78,7 @@ std::shared_ptr<Download> Downloads::begin(const DownloadRequest& order, const R
   if (std::find(std::begin(kFormats), std::end(kFormats), order.format) == std::end(kFormats))
     throw DownloadError(404, "images come as format=mrd, hdf5, nifti, png or dicom");
   auto admission = std::make_unique<Admission>(count_, budget_);
-  if (!admission->there)
+  if (!admission->granted)
     throw DownloadError(503, fmt::format("{} files are being made already; ask again when one has come", kMost));
   auto wanted = images.of(order.scan, 0, kMostImages + 1);
   if (wanted.size() > kMostImages)

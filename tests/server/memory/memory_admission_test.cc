@@ -107,7 +107,7 @@ TEST_F(ReservationsTest, ASmallScanThatWaitsIsNotHeldUpByALargeOne) {
   auto large = ask(50, "a"), small = ask(3, "b");
   EXPECT_FALSE(large->granted() || small->granted());
   borrower.give(10);
-  all_->look_again();
+  all_->reconsider();
   EXPECT_FALSE(large->granted());
   EXPECT_TRUE(small->granted());
   EXPECT_TRUE(all_->under_pressure());
@@ -148,16 +148,16 @@ TEST_F(ReservationsTest, WhoMayNotReserveTakesNothingFromCaches) {
 
 TEST_F(ReservationsTest, KnowsTheOtherScansOfAnAddress) {
   auto first = ask(10, "a"), second = ask(10, "a"), other = ask(10, "b");
-  EXPECT_EQ(first->scans_beside(), 0);
-  EXPECT_EQ(second->scans_beside(), 1);
-  EXPECT_EQ(other->scans_beside(), 0);
+  EXPECT_EQ(first->other_scans(), 0);
+  EXPECT_EQ(second->other_scans(), 1);
+  EXPECT_EQ(other->other_scans(), 0);
   first.reset();
-  EXPECT_EQ(ask(10, "a")->scans_beside(), 1);
+  EXPECT_EQ(ask(10, "a")->other_scans(), 1);
   second.reset();
-  EXPECT_EQ(ask(10, "a")->scans_beside(), 0);
+  EXPECT_EQ(ask(10, "a")->other_scans(), 0);
   const auto unbounded = std::make_shared<MemoryAdmission>(std::make_shared<MemoryBudget>(), 2);
   const auto one = unbounded->ask({account(), 10, "a"}, [] {}), two = unbounded->ask({account(), 10, "a"}, [] {});
-  EXPECT_EQ(two->scans_beside(), 1);
+  EXPECT_EQ(two->other_scans(), 1);
 }
 
 TEST_F(ReservationsTest, WhoGivesUpLeavesTheLine) {

@@ -54,11 +54,11 @@ class BorrowingTest : public ReservationsTest {
 
 TEST_F(BorrowingTest, WhoBorrowsMostEndsWhateverItDoesUntilWhatIsWaitedForFits) {
   auto one = scan("a", 10, 35), two = scan("a", 10, 40), three = scan("a", 10, 10), other = scan("b", 10, 15);
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_FALSE(one->ticket->must_end() || two->ticket->must_end()) << "nobody waits";
   auto waits = scan("c", 35);
   EXPECT_FALSE(waits->ticket->granted());
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_TRUE(two->ticket->must_end()) << "85 of the 50 that an address may reserve, of three a third";
   EXPECT_EQ(two->woken, 1);
   EXPECT_FALSE(one->ticket->must_end()) << "what that one has is enough";
@@ -66,7 +66,7 @@ TEST_F(BorrowingTest, WhoBorrowsMostEndsWhateverItDoesUntilWhatIsWaitedForFits) 
   EXPECT_TRUE(waits->ticket->granted());
   EXPECT_EQ(waits->woken, 1);
   auto more = scan("d", 40);
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_TRUE(one->ticket->must_end());
   EXPECT_FALSE(three->ticket->must_end() || waits->ticket->must_end()) << "these do not borrow";
   EXPECT_FALSE(other->ticket->must_end()) << "15 are no more than its part";
@@ -77,7 +77,7 @@ TEST_F(BorrowingTest, AnAddressAloneHasAllButWhatIsKeptAndEndsForNoneOfItsOwn) {
   EXPECT_THROW(two->account->take(1), numerics::OverBudget) << "14 are for small first scans";
   auto waits = scan("a", 20);
   EXPECT_FALSE(waits->ticket->granted());
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_FALSE(one->ticket->must_end() || two->ticket->must_end());
   EXPECT_FALSE(at_once_->under_pressure()) << "it has more than its part already";
   auto small = scan("b", 3, 3);
@@ -93,11 +93,11 @@ TEST_F(BorrowingTest, WhoHasTooMuchWaitsBehindThoseWhoHaveNot) {
   auto much = scan("a", 10, 60), other = scan("b", 20, 38);
   auto first = scan("a", 15), second = scan("c", 12);
   EXPECT_EQ(second->ticket->position(), 1);
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_TRUE(much->ticket->must_end());
   EXPECT_FALSE(other->ticket->must_end()) << "38 are less than twice what it has reserved";
   much->account->give(14);  // enough for either
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_TRUE(second->ticket->granted());
   EXPECT_FALSE(first->ticket->granted());
 }
@@ -107,7 +107,7 @@ TEST_F(BorrowingTest, TheMoreAddressesThereAreTheLessIsLentToEach) {
   auto one = scan("a", 4, 48), two = scan("b", 4, 50);
   auto third = scan("c", 20);
   EXPECT_FALSE(third->ticket->granted());
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_TRUE(two->ticket->must_end()) << "33 are a third";
   EXPECT_FALSE(one->ticket->must_end());
   end(two);
@@ -117,14 +117,14 @@ TEST_F(BorrowingTest, TheMoreAddressesThereAreTheLessIsLentToEach) {
 // What a header suggests is not exact.
 TEST_F(BorrowingTest, TwiceWhatIsReservedIsLentHoweverManyAddressesThereAre) {
   auto one = scan("a", 24, 48), two = scan("b", 26, 50), third = scan("c", 20);
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_FALSE(one->ticket->must_end() || two->ticket->must_end() || third->ticket->granted());
 }
 
 TEST_F(BorrowingTest, WhoHasMoreThanItsPartMakesNobodyEnd) {
   auto one = scan("a", 4, 44), two = scan("b", 4, 52), three = scan("c", 4, 4), waits = scan("a", 6);
   EXPECT_FALSE(waits->ticket->granted());
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_FALSE(two->ticket->must_end());
 }
 
@@ -136,7 +136,7 @@ TEST_F(BorrowingTest, NobodyEndsBeforeOthersHaveWaited) {
   const auto began = Clock::now();
   const auto waits = patient->ask({account(), 30, "b"}, [] {});
   while (!one->must_end() && Clock::now() < began + std::chrono::minutes(1)) {
-    patient->look_again();
+    patient->reconsider();
     std::this_thread::yield();
   }
   EXPECT_TRUE(one->must_end());
@@ -151,7 +151,7 @@ TEST_F(BorrowingTest, WhoHasMoreThanItsPartHoldsUpNobody) {
   auto smaller = scan("d", 5);
   EXPECT_FALSE(smaller->ticket->granted());
   two->account->give(5);
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_TRUE(smaller->ticket->granted());
   EXPECT_FALSE(waits->ticket->granted());
 }
@@ -164,17 +164,17 @@ TEST_F(BorrowingTest, WhatAScanThatHasEndedStillHasIsWaitedFor) {
   borrows->take(40);
   other_borrows->take(36);  // more than a third, too
   auto other = all->ask({account(), 10, "b"}, [] {}), waits = all->ask({account(), 30, "c"}, [] {});
-  all->look_again();
+  all->reconsider();
   EXPECT_TRUE(one->must_end());
   EXPECT_FALSE(two->must_end());
   one.reset();
-  all->look_again();
+  all->reconsider();
   EXPECT_FALSE(two->must_end()) << "40 come back";
   borrows->give(10);
-  all->look_again();
+  all->reconsider();
   EXPECT_FALSE(two->must_end() || waits->granted()) << "30 more";
   borrows->give(30);
-  all->look_again();
+  all->reconsider();
   EXPECT_TRUE(waits->granted());
   EXPECT_FALSE(two->must_end());
 }
@@ -186,10 +186,10 @@ TEST_F(BorrowingTest, WhatDoesNotComeBackInTimeIsWaitedForNoLonger) {
   borrows->take(40);
   other_borrows->take(36);
   auto other = all->ask({account(), 10, "b"}, [] {}), waits = all->ask({account(), 30, "c"}, [] {});
-  all->look_again();
+  all->reconsider();
   EXPECT_FALSE(two->must_end());
   one.reset();
-  all->look_again();
+  all->reconsider();
   EXPECT_TRUE(two->must_end()) << "its client may read its images slowly";
 }
 
@@ -202,7 +202,7 @@ TEST_F(BorrowingTest, WhoTakesAgainWhatItHasLentDoesNotBorrow) {
   lender->account->take(30);  // more than the 33 that are its part of three
   auto waits = scan("d", 25);
   EXPECT_FALSE(waits->ticket->granted());
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_FALSE(lender->ticket->must_end() || lender->ticket->must_end_idle());
 }
 
@@ -210,18 +210,18 @@ TEST_F(BorrowingTest, WhoTakesAgainWhatItHasLentDoesNotBorrow) {
 TEST_F(BorrowingTest, NobodyEndsWhereThatIsNotEnough) {
   auto one = scan("a", 30), two = scan("b", 33), borrower = scan("c", 3, 30), waits = scan("d", 45);
   EXPECT_FALSE(waits->ticket->granted());
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_FALSE(borrower->ticket->must_end());
 }
 
 // A thread that hangs gives nothing back: others do.
 TEST_F(BorrowingTest, NobodyWaitsForWhatAScanHasThatHangs) {
   auto hangs = scan("a", 4, 50), other = scan("b", 4, 48), waits = scan("c", 20);
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_TRUE(hangs->ticket->must_end());
   EXPECT_FALSE(other->ticket->must_end());
   hangs->ticket->is_stuck();
-  at_once_->look_again();
+  at_once_->reconsider();
   EXPECT_FALSE(hangs->ticket->must_end());
   EXPECT_TRUE(other->ticket->must_end());
 }
@@ -267,7 +267,7 @@ TEST_F(ReservationsTest, MemoryThatWasBorrowedComesBackAtAnyTime) {
   auto ticket = ask(40, "a");
   EXPECT_FALSE(ticket->granted());
   borrower.give(60);
-  all_->look_again();
+  all_->reconsider();
   EXPECT_TRUE(ticket->granted());
   EXPECT_EQ(woken_, 1);
 }

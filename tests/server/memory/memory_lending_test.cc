@@ -122,7 +122,7 @@ TEST_F(ReservationsTest, OnlyWhoCouldHaveWhatWasLentGoesBeforeWhoLentIt) {
   auto waits = ask_in(3, "k");
   EXPECT_TRUE(small[0]->give_back_unused());
   small[0]->regain();
-  all->look_again();
+  all->reconsider();
   EXPECT_FALSE(waits->granted() || small[0]->granted());
   EXPECT_TRUE(small[1]->give_back_unused());
   EXPECT_TRUE(waits->granted());
@@ -142,10 +142,10 @@ TEST_F(ReservationsTest, ThoseWhoRegainDoNotWaitForEachOtherForEver) {
   between->take(8);
   one->regain();
   two->regain();
-  all->look_again();
+  all->reconsider();
   EXPECT_FALSE(one->granted() || two->granted()) << "5 are wanted and 2 are left";
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  all->look_again();
+  all->reconsider();
   EXPECT_TRUE(one->granted() && two->granted());
   EXPECT_EQ(woken_, 2);
   EXPECT_EQ(one_account->reserved(), 45u);
@@ -196,7 +196,7 @@ TEST(ReservationsCostTest, ALookTakesLittleHoweverManyWait) {
   for (int i = 0; i < kScans; ++i) lend += tickets[static_cast<std::size_t>(i)]->give_back_unused() ? 1 : 0;
   EXPECT_GT(lend, kScans / 2);
   for (int i = 0; i < kScans; ++i) tickets[static_cast<std::size_t>(i)]->regain();
-  all->look_again();
+  all->reconsider();
   EXPECT_LT(thread_cpu_seconds() - begun, 1) << kMatterOfTime;
 }
 

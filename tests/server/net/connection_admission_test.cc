@@ -31,9 +31,9 @@ TEST_F(SlotsTest, SilentConnectionsTakeNoSession) {
   for (std::uint64_t id = 1; id <= 4; ++id) connect(id, "10.0.0.1");
   EXPECT_EQ(admission_.connecting(), 4);
   EXPECT_EQ(admission_.sessions(), 0);
-  EXPECT_FALSE(admission_.make_room(at("10.0.0.1"), now_).there);  // they have not had their time yet
+  EXPECT_FALSE(admission_.make_room(at("10.0.0.1"), now_).available);  // they have not had their time yet
   const ConnectionAdmission::Room room = admission_.make_room(at("10.0.0.2"), now_);
-  EXPECT_TRUE(room.there) << "who has more than half makes room for others at once";
+  EXPECT_TRUE(room.available) << "who has more than half makes room for others at once";
   EXPECT_EQ(room.dropped, 1U);
   connect(5, "10.0.0.2");
   EXPECT_EQ(admission_.make_room(at("10.0.0.1"), now_ + ConnectionAdmission::kGrace).dropped, 2U);
@@ -56,7 +56,7 @@ TEST_F(SlotsTest, WhoHasMostMakesRoom) {
   EXPECT_THAT(refusal(2), HasSubstr("busy: "));  // its config came too late
   admission_.remove(2);
   EXPECT_EQ(admission_.connecting(), 3);
-  EXPECT_TRUE(admission_.make_room(at("10.0.0.4"), now_).there);
+  EXPECT_TRUE(admission_.make_room(at("10.0.0.4"), now_).available);
   EXPECT_FALSE(admission_.make_room(at("10.0.0.4"), now_).dropped);
 }
 
@@ -65,7 +65,7 @@ TEST_F(SlotsTest, OfAddressesThatHaveEquallyManyTheOldestConnectionGoes) {
   connect(2, "10.0.0.9");
   connect(3, "10.0.0.1");
   connect(4, "10.0.0.1");
-  EXPECT_FALSE(admission_.make_room(at("10.0.0.2"), now_).there) << "nobody has more than half";
+  EXPECT_FALSE(admission_.make_room(at("10.0.0.2"), now_).available) << "nobody has more than half";
   EXPECT_EQ(admission_.make_room(at("10.0.0.2"), now_ + ConnectionAdmission::kGrace).dropped, 1U);
 }
 
@@ -83,7 +83,7 @@ TEST_F(SlotsTest, AnAddressWithMoreThanHalfDoesNotWait) {
 
 TEST_F(SlotsTest, AnExemptAddressHasItsTime) {
   for (std::uint64_t id = 1; id <= 4; ++id) connect(id, "10.9.0.1");
-  EXPECT_FALSE(admission_.make_room(at("10.0.0.2"), now_).there);
+  EXPECT_FALSE(admission_.make_room(at("10.0.0.2"), now_).available);
   EXPECT_EQ(admission_.make_room(at("10.0.0.2"), now_ + ConnectionAdmission::kGrace).dropped, 1U);
 }
 

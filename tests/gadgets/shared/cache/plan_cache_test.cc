@@ -170,7 +170,7 @@ struct TokenRequest {
     if (on_same) on_same();
     return number == other.number;
   }
-  std::uint64_t bytes() const { return held == 0 ? 0 : held * kUnit - DeviceCache<TokenRequest>::kBytesBeside; }
+  std::uint64_t bytes() const { return held == 0 ? 0 : held * kUnit - DeviceCache<TokenRequest>::kOverheadBytes; }
   std::shared_ptr<const Made> make(Context& /*context*/) const {
     if (on_make) on_make();
     return std::make_shared<const Token>();
