@@ -1,4 +1,4 @@
-// The supervision reports the server to its service manager: ready, busy, stopping, alive.
+// The systemd service reports the server's state to its service manager: ready, busy, stopping, alive.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>

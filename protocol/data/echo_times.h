@@ -1,4 +1,4 @@
-// The echo times of a measurement are read from its header.
+// The echo times of a measurement, read from its header.
 #pragma once
 
 #include <string_view>

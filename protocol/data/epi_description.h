@@ -1,4 +1,4 @@
-// The header of an EPI scan describes its readouts in elements of their own.
+// The EPI description is the part of a header that describes the readouts of EPI.
 #pragma once
 
 #include <cstdint>

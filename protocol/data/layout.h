@@ -1,5 +1,4 @@
-// The layout of the wire is what codec, files and checks share: widths, offsets, flags, and unaligned little-endian
-// loads.
+// The layout of the wire, for codec, files and checks: widths, offsets, flags, and unaligned little-endian loads.
 #pragma once
 
 #include <bit>
@@ -21,8 +20,8 @@ inline constexpr std::size_t kAcquisitionHeadBytes = sizeof(AcquisitionHeader);
 inline constexpr std::size_t kWaveformHeadBytes = sizeof(WaveformHeader);
 inline constexpr std::size_t kImageHeadBytes = sizeof(ImageHeader);
 
-/// Where the fields lie that tell a message's length, counted from after the id (docs/protocol.md, "Layouts"); a test
-/// holds the page to the structs.
+/// The offsets of the fields that tell a message's length, counted from after the id (docs/protocol.md, "Layouts"); a
+/// test holds the page to the structs.
 namespace at {
 inline constexpr std::size_t kVersion = 0;  ///< of all three heads
 inline constexpr std::size_t kAcquisitionFlags = offsetof(AcquisitionHeader, flags);

@@ -1,4 +1,4 @@
-// The device that measured is named by the header.
+// The scanner device is the one that the header names.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// An element of a DICOM data set is written by DCMTK. Included only where there is DCMTK.
+// Functions that write elements of a DICOM data set by DCMTK. Included only where there is DCMTK.
 #pragma once
 
 #include <dcmtk/config/osconfig.h>

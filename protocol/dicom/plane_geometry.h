@@ -1,4 +1,5 @@
-// The plane geometry says where the planes of an image lie, as DICOM's Image Plane module tells it (PS3.3 C.7.6.2).
+// The plane geometry is the position and orientation of an image's planes, as in DICOM's Image Plane module (PS3.3
+// C.7.6.2).
 #pragma once
 
 #include <array>

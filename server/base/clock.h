@@ -1,4 +1,4 @@
-// The server's clock is the one that timeouts are kept by.
+// The clock that all timeouts of the server use.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The memory budget of this process follows from the machine's memory, or the container's.
+// The default memory budget, from the machine's memory or the container's.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A link is one peer at the other end of DICOM's network protocol.
+// A DICOM link is a connection to one peer by DICOM's network protocol.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The readiness says whether this server should be given work, and why not.
+// The readiness tells whether new scans are taken, and if not, why.
 #pragma once
 
 #include <functional>

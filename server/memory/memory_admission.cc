@@ -277,7 +277,7 @@ void MemoryAdmission::reconsider() {
     const std::scoped_lock lock(mutex_);
     wakes.reserve(line_.size() + counted_.size());
     look(wakes);
-  } catch (const std::bad_alloc&) {  // who waits looks again later
+  } catch (const std::bad_alloc&) {  // tickets in line are reconsidered later
   }
   for (const auto& wake : wakes) (*wake)();
 }

@@ -1,4 +1,4 @@
-// The memory estimate says from a scan's header how much of the machine's memory it will need.
+// The memory estimate is the machine's memory that a scan will need, computed from its header.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The counters behind Metrics are those of the Prometheus client library.
+// The counters of Metrics, by the Prometheus client library.
 #pragma once
 
 #include <prometheus/counter.h>

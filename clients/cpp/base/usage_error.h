@@ -1,4 +1,4 @@
-// A usage error is what a command throws when it cannot go on; cli.cc turns it into a message and an exit code.
+// A usage error is thrown by a command that cannot go on; cli.cc turns it into a message and an exit code.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// A query is a question to a server, outside of any scan.
+// A query asks a server a question, outside of any scan.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The remote options say where a server is and how to be let in, for all commands that talk to one.
+// The remote options hold a server's address and the client's credentials, for all commands that talk to a server.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The command `echotrain compare` says how far the images of one file are from those of another.
+// The command `echotrain compare` measures how far the images of one file are from those of another.
 #pragma once
 
 #include <complex>

@@ -19,9 +19,9 @@ struct ConvertOptions {
 config::OptionTable<ConvertOptions> convert_options();
 
 /// The first bytes tell what the input is. To a stream: configuration (if wanted), header, readouts with the waveforms
-/// between them by time stamp, images, CLOSE; MRD 2 likewise, without configuration. What the output has no place for
-/// is left out and counted. A summary goes to `out`, or to `err` when a stream goes to stdout. A stream that ends
-/// inside a message gives everything before it, and a warning. So do bytes that are no message, with exit code 1.
+/// between them by time stamp, images, CLOSE; MRD 2 likewise, without configuration. Messages that the output cannot
+/// hold are left out and counted. A summary goes to `out`, or to `err` when a stream goes to stdout. A stream that ends
+/// inside a message gives everything before it, and a warning. Bytes that are no message do the same, with exit code 1.
 int convert(const ConvertOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// The command `echotrain info` says what an ISMRMRD file holds.
+// The command `echotrain info` lists the contents of an ISMRMRD file.
 #pragma once
 
 #include <filesystem>

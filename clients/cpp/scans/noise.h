@@ -1,4 +1,4 @@
-// The command `echotrain noise` says what a scan's noise readouts tell of its coils.
+// The command `echotrain noise` reports the noise of a scan's coils, from its noise readouts.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The command `echotrain verify` says whether raw captures are what the server has written.
+// The command `echotrain verify` checks raw captures against the checksums that the server has written.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,8 @@ struct VerifyOptions {
 
 config::OptionTable<VerifyOptions> verify_options();
 
-/// Checks each file by the checksums beside it and says on `out` what they say, one line for each file, and on `err`
-/// what to do. Returns 0 when all are right, 1 when one is damaged or was not finished, otherwise 2: one cannot be
-/// checked.
+/// Checks each file by the checksums beside it; prints the result on `out`, one line for each file, and advice on
+/// `err`. Returns 0 when all are right, 1 when one is damaged or was not finished, otherwise 2: one cannot be checked.
 int verify(const VerifyOptions& options, std::ostream& out, std::ostream& err);
 
 /// Warns on `err`, for commands that read a stream file, when its checksums say that it has changed.

@@ -1,4 +1,4 @@
-// The admin port's pages answer those who read: health, metrics, sessions.
+// The admin pages are the port's read-only answers: health, metrics, sessions.
 #pragma once
 
 #include <string>

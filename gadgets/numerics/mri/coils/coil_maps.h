@@ -20,7 +20,7 @@ inline constexpr int kMostBlock = 31;
 ///
 /// images, maps: [coil, z, y, x]. block: 1..kMostBlock; an even one reaches one voxel further towards the start. Voxels
 /// whose local mean power tr R / |block| lies below `threshold`^2 times its largest value get 0; with threshold 0 only
-/// those without any signal. Does not depend on the images' scale, from 1e-35 to 1e35. The number of steps is fixedand
+/// those without any signal. Does not depend on the images' scale, from 1e-35 to 1e35. The number of steps is fixed and
 /// sums are ordered: the same bits in every run. Asynchronous on CUDA. Throws std::invalid_argument on shapes or
 /// numbers that do not fit.
 void adaptive_maps(Context& context, DeviceView<const cfloat> images, int block, DeviceView<cfloat> maps,
