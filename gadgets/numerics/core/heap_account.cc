@@ -44,7 +44,7 @@ constexpr std::size_t kChunkHead = sizeof(std::size_t);
 constexpr std::int64_t kGrain = 256 << 10;
 constexpr std::chrono::milliseconds kPatience{200};
 
-/// Of this run of the program; 0 until the first account, and so until the first tag.
+/// A number of this run of the program; 0 until the first account, and so until the first tag.
 constinit std::atomic<Tag> key = 0;
 
 void choose_key() {

@@ -13,8 +13,8 @@ namespace echotrain::numerics {
 
 /// Counts blocks that threads allocate with `new` while they are in one of its scopes, until somebody frees them, and
 /// charges them to a memory account: containers of gadgets, and of libraries that gadgets call, need not count
-/// themselves. Each block names its account in its last bytes (heap_operators.cc), so that whoever frees it gives back
-/// what was charged.
+/// themselves. Each block names its account in its last bytes (heap_account_operators.cc), so that whoever frees it
+/// gives back what was charged.
 ///
 /// What is left when the heap account ends is charged to nobody: its keeper (a cache, a queue) counts it. Arrays, whose
 /// devices count them, and thread_scratch() do not use `new` within a scope. Thread-safe, but for its end.
