@@ -1,4 +1,4 @@
-// The last resort ends a process that does not end by itself.
+// The forced exit ends a process that does not end by itself in time.
 #pragma once
 
 #include <chrono>

@@ -13,7 +13,7 @@ namespace echotrain {
 template <class Out>
 using Emit = std::function<void(Out&&)>;
 
-/// The type-erased face of a gadget, for the pipeline.
+/// The interface of all gadgets for the pipeline, without their types.
 class AnyGadget {
  public:
   using EmitItem = std::function<void(Item&&)>;

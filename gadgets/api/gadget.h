@@ -1,4 +1,5 @@
-// The whole API that a gadget author needs. A gadget is written once, for both backends, in one pair of files:
+// The API of gadgets, all that a gadget's author needs. A gadget is written once, for both backends, in one pair of
+// files:
 //
 //   /// Convolves weighted samples onto an oversampled Cartesian grid.
 //   class Gridding final : public Gadget<Samples, Grid> {

@@ -29,7 +29,7 @@ class CalibratedFrames {
   bool wanted(std::uint16_t encoding) const { return calibration_.wanted(encoding); }
   /// Takes the reference lines of any readouts; throws as CalibrationLines::add() does.
   void add(const Readouts& readouts) { calibration_.add(readouts); }
-  /// As CalibrationLines::ready().
+  /// Forwards to CalibrationLines::ready().
   std::shared_ptr<const Calibration> ready(const FrameKey& key) const { return calibration_.ready(key); }
   /// Call it when the frame's last readout has been added: `whole` makes the frame, or finds that there is none (no
   /// coils). Throws ClientError when the frame's coils are not its block's.

@@ -1,4 +1,4 @@
-// The places of Cartesian lines in k-space, by their encoding steps.
+// The rows of Cartesian lines in k-space, by their encoding steps.
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,8 @@ namespace echotrain {
 /// steps, repeated ones averaged, embedded reference lines put back. On the CPU.
 class HybridLines {
  public:
-  /// As CartesianKSpace::start(). Throws ClientError when the measurement is not Cartesian or its limits do not fit.
+  /// Prepares for a scan, as CartesianKSpace::start(). Throws ClientError when the measurement is not Cartesian or its
+  /// limits do not fit.
   void start(const protocol::Header& header, numerics::Direction direction, const ReferenceOptions& options,
              Scan& scan);
   const std::vector<CartesianSpace>& spaces() const { return spaces_; }

@@ -109,7 +109,7 @@ void Encoding::process(KSpace&& kspace, const Emit<NormalEquations>& emit) {
   }();
   scan_->numbers.plan_ms += found.made_ms;
   ++(found.reused ? scan_->numbers.operators_reused : scan_->numbers.operators_made);
-  const MaskedSampling& made = *found.plan;
+  const MaskedSampling& made = *found.object;
   NormalEquations out;
   out.frame = kspace.frame;
   out.coils = n[0];
@@ -117,7 +117,7 @@ void Encoding::process(KSpace&& kspace, const Emit<NormalEquations>& emit) {
   made.sampling->adjoint(compute, kspace.data.view().reshaped(made.sampling->samples(n[0])),
                          out.right.view().reshaped(of_coils(n[0], request.image)));
   // Keeps the whole entry: the device still reads its mask and weights, and the cache sees that it is in use.
-  out.matrix = std::shared_ptr<const numerics::NormalOperator>(found.plan, made.sampling->normal().get());
+  out.matrix = std::shared_ptr<const numerics::NormalOperator>(found.object, made.sampling->normal().get());
   out.power = compute.zeros<double>({1});
   const std::int64_t weights = made.weights.size();
   for (std::int64_t coil = 0; coil < n[0]; ++coil)

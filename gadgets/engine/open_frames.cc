@@ -24,7 +24,7 @@ constexpr std::size_t kMostSpareBytes = 1 << 20;  // largest table of a frame's 
 
 void OpenFrames::start(Scan& scan) { scan_ = &scan; }
 
-OpenFrames::Place OpenFrames::place_of(const OpenFrame& frame) {
+OpenFrames::Order OpenFrames::order_of(const OpenFrame& frame) {
   return {frame.key.encoding, frame.key.repetition, frame.frame->id};
 }
 
@@ -37,7 +37,7 @@ OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHead
   frame->reference = head;
   OpenFrame& fresh = open_.try_emplace(key, no_lines(), key).first->second;
   fresh.frame = std::move(frame);
-  places_.emplace(place_of(fresh), key);
+  ordered_.emplace(order_of(fresh), key);
   return fresh;
 }
 
@@ -63,7 +63,7 @@ void OpenFrames::close(const FrameKey& key, const EmitReadouts& emit) {
   OpenFrame frame = std::move(it->second);
   open_.erase(it);
   found_ = nullptr;
-  places_.erase(place_of(frame));
+  ordered_.erase(order_of(frame));
   waiting_.erase(frame.key);
   if (frame.lines.bytes() <= kMostSpareBytes) {
     frame.lines.clear();
@@ -102,14 +102,14 @@ void OpenFrames::flush_all(const EmitReadouts& emit) {
 void OpenFrames::clear() {
   open_.clear();
   found_ = nullptr;
-  places_.clear();
+  ordered_.clear();
   waiting_.clear();
   waiting_bytes_ = 0;
 }
 
 std::vector<FrameKey> OpenFrames::keys() const {
   std::map<std::uint64_t, FrameKey> by_id;
-  for (const auto& [place, key] : places_) by_id.emplace(std::get<std::uint64_t>(place), key);
+  for (const auto& [order, key] : ordered_) by_id.emplace(std::get<std::uint64_t>(order), key);
   std::vector<FrameKey> keys;
   for (const auto& [id, key] : by_id) keys.push_back(key);
   return keys;
@@ -117,8 +117,8 @@ std::vector<FrameKey> OpenFrames::keys() const {
 
 std::vector<FrameKey> OpenFrames::keys_of(std::uint16_t encoding, std::uint16_t repetition) const {
   std::vector<FrameKey> keys;
-  for (auto it = places_.lower_bound({encoding, repetition, 0});
-       it != places_.end() && it->second.encoding == encoding && it->second.repetition == repetition; ++it)
+  for (auto it = ordered_.lower_bound({encoding, repetition, 0});
+       it != ordered_.end() && it->second.encoding == encoding && it->second.repetition == repetition; ++it)
     keys.push_back(it->second);
   return keys;
 }
@@ -126,8 +126,8 @@ std::vector<FrameKey> OpenFrames::keys_of(std::uint16_t encoding, std::uint16_t 
 std::vector<OpenFrames::Numbered> OpenFrames::before(std::uint16_t encoding, std::uint16_t repetition) const {
   std::vector<Numbered> out;
   const auto add = [&](std::uint16_t first, std::uint16_t last) {
-    for (auto it = places_.lower_bound({encoding, first, 0});
-         it != places_.end() && it->second.encoding == encoding && it->second.repetition <= last; ++it)
+    for (auto it = ordered_.lower_bound({encoding, first, 0});
+         it != ordered_.end() && it->second.encoding == encoding && it->second.repetition <= last; ++it)
       out.emplace_back(std::get<std::uint64_t>(it->first), it->second);
   };
   constexpr std::uint16_t kBack = 32767, kLargest = std::numeric_limits<std::uint16_t>::max();

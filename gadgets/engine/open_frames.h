@@ -76,17 +76,17 @@ class OpenFrames {
   std::uint64_t begun() const { return next_id_; }  ///< number of frames numbered so far
 
  private:
-  using Place = std::tuple<std::uint16_t, std::uint16_t, std::uint64_t>;  // encoding, repetition, the frame's id
+  using Order = std::tuple<std::uint16_t, std::uint16_t, std::uint64_t>;  // encoding, repetition, the frame's id
 
   void flush(OpenFrame& frame, bool last, const EmitReadouts& emit);
   OpenFrame* look_up(const FrameKey& key);
   LineSet no_lines();
-  static Place place_of(const OpenFrame& frame);
+  static Order order_of(const OpenFrame& frame);
 
   Scan* scan_ = nullptr;
   std::map<FrameKey, OpenFrame> open_;
   OpenFrame* found_ = nullptr;                // the one found last, while it is open
-  std::map<Place, FrameKey> places_;          // places of all open frames
+  std::map<Order, FrameKey> ordered_;         // keys of all open frames
   std::set<FrameKey> waiting_;                // frames with waiting readouts
   std::size_t waiting_bytes_ = 0;             // bytes of their samples
   std::vector<protocol::Acquisition> spare_;  // empty; its memory is for readouts that wait

@@ -42,7 +42,7 @@ class RankedPipeline {
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);
   void finish(End how);
-  /// As Pipeline::wait(). After finish() it also waits for the followers; they can then begin another scan.
+  /// Waits as Pipeline::wait() does. After finish() it also waits for the followers; they can then begin another scan.
   void wait();
   const PipelineCounts& counts() const { return pipeline_->counts(); }
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
@@ -55,8 +55,8 @@ class RankedPipeline {
   bool finished_ = false;
 };
 
-/// Run by all ranks but the first: takes part in scan after scan until it is dismissed. Throws any error that ends the
-/// scan or keeps this rank from taking part in it: the caller must then tell the other ranks.
+/// Takes part in scan after scan until rank 0 dismisses this rank; for all ranks but the first. Throws any error that
+/// ends the scan or keeps this rank from taking part in it: the caller must then tell the other ranks.
 void follow(numerics::Ranks& ranks, const std::shared_ptr<numerics::Resources>& resources);
 
 }  // namespace echotrain

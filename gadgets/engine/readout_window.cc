@@ -17,7 +17,7 @@ numerics::HostView<const T> part(const HostArray<T>& all, std::int64_t begin, st
 
 template <class T>
 HostArray<T> shared(const HostArray<T>& all, numerics::HostView<const T> some) {
-  return {std::shared_ptr<void>(all.memory(), const_cast<T*>(some.data())), some.shape(), all.place()};
+  return {std::shared_ptr<void>(all.memory(), const_cast<T*>(some.data())), some.shape(), all.memory_kind()};
 }
 
 template <class T>

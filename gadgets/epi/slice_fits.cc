@@ -22,15 +22,18 @@ std::uint64_t most_bytes(const SliceGroup& group, const numerics::SliceGrappaOpt
 }  // namespace
 
 SliceFits::SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options, bool with_thread)
-    : scan_(&scan), options_(options), own_(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan)) {
+    : scan_(&scan),
+      options_(options),
+      caller_context_(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan)) {
   if (!with_thread) return;
-  aside_ = std::make_unique<numerics::Context>(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan));
+  thread_context_ =
+      std::make_unique<numerics::Context>(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan));
   thread_ = std::thread([this, given = given_.get_future(), heap = numerics::HeapAccount::of_thread()]() mutable {
     const numerics::HeapScope allocates(heap);
     for (const std::shared_ptr<Job>& job : given.get()) {
       if (job->taken.exchange(true)) continue;
       try {
-        job->promise.set_value(fitted(*aside_, job->group));
+        job->promise.set_value(fitted(*thread_context_, job->group));
       } catch (...) {
         job->promise.set_exception(std::current_exception());
       }
@@ -73,7 +76,7 @@ numerics::GrappaKernels SliceFits::take(const Key& key) {
     job->group = {};  // the thread may keep the job, but these arrays are of the scan's context
   };
   try {
-    Fitted made = job->taken.exchange(true) ? job->promise.get_future().get() : fitted(own_, job->group);
+    Fitted made = job->taken.exchange(true) ? job->promise.get_future().get() : fitted(caller_context_, job->group);
     forget();
     return placed(std::move(made));
   } catch (const std::invalid_argument&) {
@@ -91,7 +94,7 @@ void SliceFits::drop(const Key& key) {
   job->group = {};
 }
 
-numerics::GrappaKernels SliceFits::make(const SliceGroup& group) { return placed(fitted(own_, group)); }
+numerics::GrappaKernels SliceFits::make(const SliceGroup& group) { return placed(fitted(caller_context_, group)); }
 
 SliceFits::Fitted SliceFits::fitted(numerics::Context& context, const SliceGroup& group) const {
   std::vector<numerics::SliceReference> references;

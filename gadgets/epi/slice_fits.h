@@ -71,9 +71,9 @@ class SliceFits {
 
   Scan* scan_;
   const numerics::SliceGrappaOptions options_;
-  numerics::Context own_;                     // context of the caller, on the CPU
-  std::unique_ptr<numerics::Context> aside_;  // context of the thread
-  std::map<Key, std::shared_ptr<Job>> jobs_;  // jobs that were not asked for yet
+  numerics::Context caller_context_;                   // of the caller's thread, on the CPU
+  std::unique_ptr<numerics::Context> thread_context_;  // of the thread
+  std::map<Key, std::shared_ptr<Job>> jobs_;           // jobs that were not asked for yet
   bool started_ = false;
   std::promise<std::vector<std::shared_ptr<Job>>> given_;  // groups given to the thread
   std::thread thread_;

@@ -67,7 +67,7 @@ class TalliedPixels {
     HostArray<T> host = compute_.place_on_host(memory_);
     const auto* bytes = reinterpret_cast<const std::byte*>(host.data());
     image.message.pixels = {host.memory(), {bytes, static_cast<std::size_t>(shape_.size()) * sizeof(T)}};
-    image.tally = {std::shared_ptr<void>(host.memory(), host.data() + tally_at_), {1}, host.place()};
+    image.tally = {std::shared_ptr<void>(host.memory(), host.data() + tally_at_), {1}, host.memory_kind()};
   }
 
  private:

@@ -276,7 +276,7 @@ std::shared_ptr<const numerics::NormalOperator> Fhd::matrix_of(const Open& open,
     ScanNumbers& numbers = scan_->numbers;
     numbers.plan_ms += found.made_ms;
     ++(found.reused ? numbers.operators_reused : numbers.operators_made);
-    return found.plan;
+    return found.object;
   } catch (const std::invalid_argument& error) {
     throw ClientError(fmt::format("fhd: {}", error.what()));
   }

@@ -304,37 +304,38 @@ double CardiacBinning::median_interval() const {
   return median(std::move(lengths));
 }
 
-/// Places a readout. `usual_ms`: once the scan has ended, the length of the interval that the last beat begins.
-CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended, double usual_ms) const {
-  if (const Place breath = place_in_breath(readout, scan_ended); breath != Place::known) return breath;
+/// Assigns a readout to a phase of its heartbeat. `usual_ms`: once the scan has ended, the length of the interval that
+/// the last beat begins.
+CardiacBinning::Assignment CardiacBinning::assign(Readout& readout, bool scan_ended, double usual_ms) const {
+  if (const Assignment breath = assign_breath(readout, scan_ended); breath != Assignment::known) return breath;
   const auto& times = beats_->triggers();
   const auto after = std::upper_bound(times.begin(), times.end(), readout.time_ms);
-  if (after == times.begin()) return times.empty() && !scan_ended ? Place::unknown : Place::nowhere;
+  if (after == times.begin()) return times.empty() && !scan_ended ? Assignment::unknown : Assignment::nowhere;
   const double begin = *std::prev(after);
   if (after == times.end()) {
-    if (!scan_ended) return Place::unknown;
+    if (!scan_ended) return Assignment::unknown;
     readout.phase = phase_of(readout.time_ms - begin, usual_ms);
-    return readout.phase < 1 ? Place::known : Place::nowhere;
+    return readout.phase < 1 ? Assignment::known : Assignment::nowhere;
   }
-  if (!regular_[static_cast<std::size_t>(std::prev(after) - times.begin())]) return Place::nowhere;
+  if (!regular_[static_cast<std::size_t>(std::prev(after) - times.begin())]) return Assignment::nowhere;
   readout.phase = phase_of(readout.time_ms - begin, *after - begin);
-  return Place::known;
+  return Assignment::known;
 }
 
-/// Places a readout by breathing. `known`: it was acquired in a wanted state of breathing, as far as a navigator judges
-/// that.
-CardiacBinning::Place CardiacBinning::place_in_breath(Readout& readout, bool scan_ended) const {
-  if (!breathing_ || readout.breath_known) return Place::known;
+/// Assigns a readout by breathing. `known`: it was acquired in a wanted state of breathing, as far as a navigator
+/// judges that.
+CardiacBinning::Assignment CardiacBinning::assign_breath(Readout& readout, bool scan_ended) const {
+  if (!breathing_ || readout.breath_known) return Assignment::known;
   switch (breathing_->answer(groups_.at(readout.batch->group).key, readout.time_ms)) {
     case BreathingGate::Answer::wanted:
       break;
     case BreathingGate::Answer::unwanted:
-      return Place::other_breath;
+      return Assignment::other_breath;
     case BreathingGate::Answer::unknown:
-      return scan_ended ? Place::other_breath : Place::unknown;
+      return scan_ended ? Assignment::other_breath : Assignment::unknown;
   }
   readout.breath_known = true;
-  return Place::known;
+  return Assignment::known;
 }
 
 void CardiacBinning::add(Readout&& readout) {
@@ -348,7 +349,7 @@ void CardiacBinning::add(Readout&& readout) {
   phase.waiting.push_back(std::move(readout));
 }
 
-/// Places the readouts from number `from` on, as far as the beats known now allow, hands them on, and closes whole
+/// Assigns the readouts from number `from` on, as far as the beats known now allow, hands them on, and closes whole
 /// groups.
 void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit) {
   constexpr std::size_t kBetweenLooks = 4096;
@@ -357,15 +358,15 @@ void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readou
   for (std::size_t i = from; i < unplaced_.size(); ++i) {
     if (i % kBetweenLooks == 0) scan_->compute.check_stop();
     Readout readout = std::move(unplaced_[i]);
-    const Place where = place(readout, scan_ended, usual_ms);
-    if (where == Place::unknown) {
+    const Assignment where = assign(readout, scan_ended, usual_ms);
+    if (where == Assignment::unknown) {
       unplaced_[still++] = std::move(readout);
       continue;
     }
     Group& group = groups_.at(readout.batch->group);
     --group.pending;
-    if (where == Place::other_breath) ++group.breathing;
-    if (where == Place::known)
+    if (where == Assignment::other_breath) ++group.breathing;
+    if (where == Assignment::known)
       add(std::move(readout));
     else
       ++group.left_out;

@@ -127,7 +127,8 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     std::int64_t breathing = 0;  // readouts left out by breathing
     bool whole = false;          // all its frames are whole
   };
-  enum class Place { known, unknown, nowhere, other_breath };
+  /// The outcome of assigning a readout to a phase; `nowhere`: it belongs to none.
+  enum class Assignment { known, unknown, nowhere, other_breath };
 
   void check_options() const;
   bool takes_breath(const protocol::AcquisitionHeader& head);
@@ -136,8 +137,8 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   double phase_of(double since_ms, double interval_ms) const;
   [[noreturn]] void refuse_without_beats() const;
   void find_intervals();
-  Place place(Readout& readout, bool scan_ended, double usual_ms) const;
-  Place place_in_breath(Readout& readout, bool scan_ended) const;
+  Assignment assign(Readout& readout, bool scan_ended, double usual_ms) const;
+  Assignment assign_breath(Readout& readout, bool scan_ended) const;
   void add(Readout&& readout);
   void settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit);
   void end_earlier(const FrameKey& key);

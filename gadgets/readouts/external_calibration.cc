@@ -107,7 +107,7 @@ void ExternalCalibration::start(const protocol::Header& header, Scan& scan) {
 void ExternalCalibration::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const bool imaging = readouts.kind == ReadoutKind::imaging;
   if ((imaging || readouts.kind == ReadoutKind::calibration) && readouts.data && !readouts.heads.empty()) {
-    own_came_ = own_came_ || !imaging;
+    has_own_lines_ = has_own_lines_ || !imaging;
     keep(readouts);
     const Mode mode = spaces_.at(readouts.heads.front().encoding_space_ref).mode;
     if (imaging && mode != Mode::own) {
@@ -209,7 +209,7 @@ CalibrationRecord ExternalCalibration::record() const {
 
 /// Finds the lines of the scan that the header names, before the first readout for an image.
 void ExternalCalibration::look_up(Mode mode, int coils, const Emit<Readouts>& emit) {
-  if (own_came_ || (mode == Mode::separate && dependencies_.empty())) return;
+  if (has_own_lines_ || (mode == Mode::separate && dependencies_.empty())) return;
   if (dependencies_.empty())
     return go_without("the header says that calibration is external, but names no measurement that has it");
   if (!has_store())

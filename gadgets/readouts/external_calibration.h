@@ -81,7 +81,7 @@ class ExternalCalibration final : public Gadget<Readouts, Readouts> {
   RecordKey measurement_;  // this scan's key
   std::vector<std::string> dependencies_, labels_;
   std::vector<Space> spaces_;  // per encoding
-  bool looked_up_ = false, own_came_ = false;
+  bool looked_up_ = false, has_own_lines_ = false;
   std::int64_t used_unix_s_ = 0;  // time of the used lines' measurement; 0: none are used
   std::string used_id_;           // ID of the measurement that brought them
   /// One line of each of their slices, until an image of the slice comes.

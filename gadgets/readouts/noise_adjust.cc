@@ -120,7 +120,7 @@ void NoiseAdjust::learn(const Readouts& noise) {
     noise_dwell_us_ = noise.heads.front().sample_time_us;
   }
   for (std::int64_t i = 0; i < noise.host_data.shape()[0]; ++i) covariance_->add(noise.host_data.view().slice(i));
-  own_.reset();
+  measured_.reset();
   matrix_ = {};
 }
 
@@ -172,8 +172,8 @@ std::optional<NoiseAdjust::Noise> NoiseAdjust::of_these_coils(const NoiseRecord&
 const NoiseAdjust::Noise* NoiseAdjust::noise() {
   const bool own = options_.noise == "auto" || options_.noise == "scan";
   if (!own || !covariance_) return stored_ ? &*stored_ : nullptr;
-  if (!own_) own_ = Noise{covariance_->coils(), {}, noise_dwell_us_, covariance_->samples()};
-  return &*own_;
+  if (!measured_) measured_ = Noise{covariance_->coils(), {}, noise_dwell_us_, covariance_->samples()};
+  return &*measured_;
 }
 
 void NoiseAdjust::make_matrix(const Noise& noise, double dwell_us) {
@@ -197,9 +197,9 @@ void NoiseAdjust::make_matrix(const Noise& noise, double dwell_us) {
 
 void NoiseAdjust::add_notes(Readouts& readouts) {
   const Noise* known = noise();
-  std::map<std::string, std::string> notes{{"noise", known == nullptr          ? "none"
-                                                     : own_ && known == &*own_ ? "scan"
-                                                                               : "store"}};
+  std::map<std::string, std::string> notes{{"noise", known == nullptr                    ? "none"
+                                                     : measured_ && known == &*measured_ ? "scan"
+                                                                                         : "store"}};
   if (known != nullptr) notes["noise_samples"] = std::to_string(known->samples);
   if (stored_ && known == &*stored_) notes["noise_age_s"] = std::to_string(age_s(stored_unix_s_));
   readouts.frame = with_notes(*readouts.frame, notes);

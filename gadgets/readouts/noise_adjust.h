@@ -66,8 +66,8 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   double bandwidth_ = 1;  // relative receiver noise bandwidth
   std::optional<numerics::NoiseCovariance> covariance_;
   double noise_dwell_us_ = 0;
-  std::optional<Noise> own_, stored_;  // own_: made from covariance_ when it is needed
-  std::int64_t stored_unix_s_ = 0;     // time at which stored_ was measured
+  std::optional<Noise> measured_, stored_;  // measured_: by this scan, made from covariance_ when it is needed
+  std::int64_t stored_unix_s_ = 0;          // time at which stored_ was measured
   bool looked_up_ = false;
   Array<cfloat> matrix_;        // [coil, coil]; made at the first readout to whiten after noise
   double matrix_dwell_us_ = 0;  // dwell time of the readouts that it serves

@@ -5,8 +5,8 @@
 
 namespace echotrain {
 
-/// True if a gadget of this scan makes ordinary Cartesian lines from EPI's readouts. That gadget announces it in its
-/// start(); later gadgets, which take such lines only, ask in theirs.
+/// A promise that a gadget of this scan makes ordinary Cartesian lines from EPI's readouts. That gadget gives it in its
+/// start(); later gadgets, which take such lines only, ask for it in theirs.
 class EpiLines {
  public:
   static void promise(Scan& scan) { scan.compute.cache<EpiLines>().scan_ = &scan; }

@@ -128,7 +128,7 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
     const PlanCache::Result result = scan_->compute.resources().get<PlanCache>().get(scan_->compute, what);
     reused = result.reused;
     numbers.plan_ms += result.made_ms;
-    held = plans_.insert(plans_.end(), {positions, encoding, result.plan});
+    held = plans_.insert(plans_.end(), {positions, encoding, result.object});
   }
   std::rotate(plans_.begin(), held, held + 1);
   if (plans_.size() > kHeldPlans) plans_.pop_back();

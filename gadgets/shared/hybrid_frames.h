@@ -26,7 +26,7 @@ void clear_missing_rows(numerics::Context& context, HybridFrame& frame);
 class HybridFrameImages {
  public:
   virtual ~HybridFrameImages() = default;
-  /// As AnyGadget::start().
+  /// Called once before data, as AnyGadget::start().
   virtual void start(const protocol::Header& header, Scan& scan) = 0;
   /// Prepares the frame's images early. The frame will probably end with these facts; its `half` is empty.
   virtual void prepare(const HybridFrame& expected) = 0;

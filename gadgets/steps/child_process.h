@@ -13,7 +13,7 @@
 
 namespace echotrain {
 
-/// setrlimit(2) of the process, soft and hard.
+/// The limits of the process, soft and hard (setrlimit(2)).
 struct ChildLimits {
   std::uint64_t memory_bytes = 0;  ///< private memory that it may write (RLIMIT_DATA)
   std::int64_t files = 0;
@@ -24,9 +24,9 @@ struct ChildLimits {
 /// machine allows 200 open files, not the 256 of python_files".
 std::vector<std::string> fit(ChildLimits& limits);
 
-/// Leads a process group of its own, which ends with it. A program that must also end other sessions and groups is told
-/// by a lifeline. It inherits only the descriptors given here, and of the environment only the search paths, the locale
-/// and the like.
+/// Runs a process that leads a group of its own, which ends with it. A program that must also end other sessions and
+/// groups is told by a lifeline. The process inherits only the descriptors given here, and of the environment only the
+/// search paths, the locale and the like.
 class ChildProcess {
  public:
   /// Starts `arguments[0]`, looked up in PATH, with stdin empty, stdout and stderr as `output`, and `descriptors` as
@@ -43,7 +43,7 @@ class ChildProcess {
 
   /// Returns how it ended, as a sentence without a subject; no value while it runs. Waits for `longest` at most.
   std::optional<std::string> ended(std::chrono::milliseconds longest = {});
-  /// From now on, it is expected to end by itself.
+  /// Says that the process is expected to end by itself from now on.
   void may_end() { may_end_ = true; }
   /// Ends the lifeline and waits, for kToKill at most; then kills the group.
   void kill();

@@ -27,8 +27,8 @@ struct StepBytes {
   std::size_t size() const { return head.size() + pixels.bytes.size(); }
 };
 
-/// Sending and receiving go on in the background while the scan computes, both within kQueueBytes. Only wait() blocks.
-/// For the pipeline's thread. The destructor ends the other side, within 500 ms.
+/// Exchanges messages with the other end in the background, while the scan computes, within kQueueBytes in each
+/// direction. Only wait() blocks. For the pipeline's thread. The destructor ends the other side, within 500 ms.
 class Peer {
  public:
   static constexpr std::size_t kQueueBytes = std::size_t{16} << 20;  ///< bound of each direction
@@ -43,9 +43,9 @@ class Peer {
   /// Tells why no further message comes, once all were received: an end without CLOSE, bytes that are no message. One
   /// sentence without a subject: "has ended with exit code 1".
   virtual std::optional<std::string> end() = 0;
-  /// The last lines of text that it wrote, oldest first.
+  /// Returns the last lines of text that the other end wrote, oldest first.
   virtual std::vector<std::string> last_lines() = 0;
-  /// Bytes sent and received so far.
+  /// Returns the bytes sent and received so far.
   virtual std::uint64_t moved() const = 0;
   /// Waits until receive(), end() or has_room() may have news, for `longest` at most.
   virtual void wait(std::chrono::milliseconds longest, const std::stop_token& stop) = 0;
@@ -58,7 +58,7 @@ struct PeerScan {
   /// Pays for the peer's memory beyond kQueueBytes in each direction: a long message, and the memory in which it comes.
   /// A message that does not fit is an end(). Null: not counted.
   std::shared_ptr<numerics::MemoryAccount> account;
-  /// The memory that it receives into.
+  /// The memory that the peer receives into.
   std::shared_ptr<protocol::SlabPool> slabs = std::make_shared<protocol::SlabPool>();
 };
 

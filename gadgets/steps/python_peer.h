@@ -9,9 +9,9 @@
 
 namespace echotrain {
 
-/// The process runs gadgets/steps/runner.py, which calls the module's function and speaks with this side over a pair of
-/// Unix sockets. It ends, with all processes that it has started, when this is destroyed or when this program has ended
-/// in any way.
+/// Runs gadgets/steps/runner.py in a process, which calls the module's function and speaks with this side over a pair
+/// of Unix sockets. The process ends, with all that it has started, when this object is destroyed or this program has
+/// ended in any way.
 class PythonPeer final : public Peer {
  public:
   /// Throws ClientError when the module or the function cannot be run here; the text lists those that can. Throws

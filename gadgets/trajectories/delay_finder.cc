@@ -71,59 +71,59 @@ bool DelayFinder::go_round(bool opposed) const {
 /// Spokes with their samples, all of the same length about k = 0.
 numerics::Spokes DelayFinder::with_samples(Scan& scan, const TrajectorySpace& space,
                                            const std::vector<const Readouts*>& held) const {
-  struct Place {
+  struct Candidate {
     const Readouts* batch;
     std::size_t i;
     Spoke spoke;
   };
-  std::vector<Place> places;
+  std::vector<Candidate> candidates;
   for (const Readouts* batch : held)
     for (std::size_t i = 0; i < batch->heads.size(); ++i)
       if (const auto spoke =
-              static_cast<std::int64_t>(places.size()) < spokes() ? spoke_of(*batch, i, space) : std::nullopt;
+              static_cast<std::int64_t>(candidates.size()) < spokes() ? spoke_of(*batch, i, space) : std::nullopt;
           spoke && counts(*spoke, batch->frame->key))
-        places.push_back({batch, i, *spoke});
-  if (static_cast<std::int64_t>(places.size()) > kMostSpokes) {
-    std::vector<Place> some;  // evenly spaced in time: linear orders go round only in all of them
+        candidates.push_back({batch, i, *spoke});
+  if (static_cast<std::int64_t>(candidates.size()) > kMostSpokes) {
+    std::vector<Candidate> some;  // evenly spaced in time: linear orders go round only in all of them
     for (std::size_t k = 0; k < static_cast<std::size_t>(kMostSpokes); ++k)
-      some.push_back(places[k * places.size() / static_cast<std::size_t>(kMostSpokes)]);
-    places = std::move(some);
+      some.push_back(candidates[k * candidates.size() / static_cast<std::size_t>(kMostSpokes)]);
+    candidates = std::move(some);
   }
   numerics::Spokes out;
-  if (places.empty()) return out;
-  const auto& shape = places.front().batch->data.shape();
+  if (candidates.empty()) return out;
+  const auto& shape = candidates.front().batch->data.shape();
   const std::int64_t all = shape[1];
-  out.samples = places.front().spoke.end - places.front().spoke.begin;
-  std::erase_if(places, [&](const Place& p) {
+  out.samples = candidates.front().spoke.end - candidates.front().spoke.begin;
+  std::erase_if(candidates, [&](const Candidate& p) {
     return p.spoke.end - p.spoke.begin != out.samples || p.batch->data.shape()[1] != all;
   });
   std::vector<HostArray<cfloat>> samples;  // samples of the batches, [readout, channel, sample]
   std::vector<std::pair<const Readouts*, std::size_t>> of_batch;
-  for (const Place& p : places) {
+  for (const Candidate& p : candidates) {
     if (of_batch.empty() || of_batch.back().first != p.batch) {
       of_batch.emplace_back(p.batch, samples.size());
       samples.push_back(scan.compute.place_on_host(p.batch->data));
     }
   }
   scan.compute.synchronize();
-  const auto line = [&](const Place& p, std::int64_t channel) {
+  const auto line = [&](const Candidate& p, std::int64_t channel) {
     const auto found =
         std::find_if(of_batch.begin(), of_batch.end(), [&](const auto& b) { return b.first == p.batch; });
     const std::int64_t length = p.batch->data.shape()[2];
     return samples[found->second].data() + (static_cast<std::int64_t>(p.i) * all + channel) * length + p.spoke.begin;
   };
   std::vector<double> power(static_cast<std::size_t>(all));
-  for (const Place& p : places)
+  for (const Candidate& p : candidates)
     for (std::int64_t c = 0; c < all; ++c) {
       const cfloat* value = line(p, c);
       for (std::int64_t s = 0; s < out.samples; ++s) power[static_cast<std::size_t>(c)] += std::norm(value[s]);
     }
   const std::vector<std::int64_t> channels = strongest(power);
   out.channels = static_cast<std::int64_t>(channels.size());
-  const std::size_t values = places.size() * static_cast<std::size_t>(out.samples * out.channels);
+  const std::size_t values = candidates.size() * static_cast<std::size_t>(out.samples * out.channels);
   out.data.resize(values);
   cfloat* to = out.data.data();
-  for (const Place& p : places) {
+  for (const Candidate& p : candidates) {
     scan.compute.check_stop();
     out.directions.push_back(p.spoke.direction);
     out.first.push_back(p.spoke.first);

@@ -1,4 +1,4 @@
-// An element of a header's XML is read by name here, where only few readers need it.
+// Functions that find an element of a header's XML by its name.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The largest things a peer may ask for. Every length on the wire is checked against these before memory is allocated.
+// The bounds of what a peer may send or ask for. Every length on the wire is checked against these before memory is
+// allocated.
 #pragma once
 
 #include <cstddef>

@@ -72,7 +72,7 @@ struct Acquisition {
   Payload data;
   std::chrono::steady_clock::time_point arrival{};  ///< when its last byte had arrived; zero when read from a file
   std::uint64_t number = 0;                         ///< counts a connection's readouts from 1; 0 when read from a file
-  bool known_finite = false;                        ///< somebody has found no NaN and no infinity in its numbers
+  bool known_finite = false;                        ///< a check has found no NaN and no infinity in its numbers
 };
 
 /// A physiological waveform. data: uint32 [channel, sample].

@@ -1,4 +1,4 @@
-// A counted noun is how texts for people tell a number of things.
+// A counted noun, "3 images", for texts that people read.
 #pragma once
 
 #include <cstdint>

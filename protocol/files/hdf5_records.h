@@ -1,4 +1,4 @@
-// The records of a one-dimensional HDF5 dataset are read here. All calls need hdf5::Lock.
+// The reader of records of a one-dimensional HDF5 dataset. All calls need hdf5::Lock.
 #pragma once
 
 #include <algorithm>

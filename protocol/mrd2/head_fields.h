@@ -1,4 +1,4 @@
-// A head field is one that ISMRMRD's heads and MRD 2's records share, told once for reading and writing.
+// The head fields are those that ISMRMRD's heads and MRD 2's records share, declared once for reading and writing.
 #pragma once
 
 #include <cstddef>

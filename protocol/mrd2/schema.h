@@ -1,4 +1,4 @@
-// The schema is what a yardl stream says of its own types: the JSON text at its beginning. Source:
+// The schema describes the types of a yardl stream: the JSON text at its beginning. Source:
 // https://microsoft.github.io/yardl/reference/protocol-schema.html.
 #pragma once
 

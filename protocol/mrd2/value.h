@@ -1,4 +1,4 @@
-// A value of a yardl stream is what its type says; it is read from bytes and written to them.
+// A Value holds a value of any type of a yardl stream; readers and writers convert it from and to bytes.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The compressed samples of a readout are expanded here (docs/protocol.md, "Compressed acquisitions").
+// Functions that expand the compressed samples of a readout (docs/protocol.md, "Compressed acquisitions").
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The slab pool has memory that messages are received into, used again and again.
+// The slab pool holds memory that messages are received into and that is used again and again.
 #pragma once
 
 #include <cstddef>

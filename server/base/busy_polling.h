@@ -1,4 +1,4 @@
-// Busy polling lets a thread look all the time for what it waits for, instead of sleeping: the option `latency`.
+// Busy polling lets a thread spin while it waits, instead of sleeping: the option `latency`.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace echotrain::server {
 
-/// Lets other threads of the same core go first for a moment (a processor's hint, no system call).
+/// Tells the processor that this thread spins, so that other threads of the core go first (no system call).
 inline void spin_once() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -19,14 +19,14 @@ inline void spin_once() {
 #endif
 }
 
-/// Lends cores to the threads of this process that spin: each gets one of its own, and some are left to all other
-/// threads. Other processes may use them all the same. Thread-safe.
+/// Lends each spinning thread of this process a core of its own and leaves some cores to the other threads. Other
+/// processes may use all cores. Thread-safe.
 class DedicatedCores {
  public:
   /// Lends at most `most` of the cores that the process may use.
   explicit DedicatedCores(int most);
 
-  /// Keeps the thread that made it on one core; for that thread only.
+  /// Keeps the thread that took it on one core, until destroyed by that thread.
   class Lease {
    public:
     Lease(DedicatedCores& cores, int core);
@@ -38,7 +38,7 @@ class DedicatedCores {
     DedicatedCores& cores_;
     const int core_;
   };
-  /// Lends a core to the calling thread; null when all that may be lent are.
+  /// Lends a core to the calling thread; returns null when none is left to lend.
   std::unique_ptr<Lease> take();
   /// Lets the calling thread use all cores: it inherits the one core of the thread that has started it.
   void unpin() const;
@@ -62,15 +62,15 @@ class BusyPolling {
   /// would keep the others from what it waits for.
   explicit BusyPolling(int cores);
 
-  /// Sets what is called, on some thread, when somebody waits after nobody did. It is set before anybody waits; the
-  /// first call counts.
+  /// Sets the function that is called, on some thread, when the number of waiting threads rises from zero. Call it
+  /// before any thread waits; only the first call counts.
   void on_begin(std::function<void()> begin) {
     if (!begin_) begin_ = std::move(begin);
   }
   bool wanted() const { return waiting_ > 0; }
   DedicatedCores& cores() { return cores_; }
 
-  /// Somebody waits for something that comes soon, from construction to destruction, but for rests.
+  /// Counts its thread as waiting from construction to destruction, except between rest(true) and rest(false).
   class Wait {
    public:
     explicit Wait(BusyPolling& busy_polling) : busy_polling_(busy_polling) { rest(false); }

@@ -18,13 +18,13 @@ namespace echotrain::server {
 
 /// While scans of several addresses compute, each address has an equal part of the cores: so many threads of its scans
 /// compute at once, and the others wait, first come first served. A thread that computes makes room for the next one
-/// after some 10 ms. Nobody waits while only one address computes; an address that has not computed for a second has no
-/// part. Priorities (priority.h) do much of the same where the kernel minds them; this needs no kernel. The threads of
-/// the pool that help a scan leave half a part of the cores to other addresses. Thread-safe.
+/// after some 10 ms. No thread waits while only one address computes; an address that has not computed for a second has
+/// no part. Priorities (priority.h) do much of the same where the kernel honours them; this works without. The threads
+/// of the pool that help a scan leave half a part of the cores to other addresses. Thread-safe.
 ///
-/// The uncontended path takes no lock and makes no system call. Those who wait hold up their own address only.
+/// The uncontended path takes no lock and makes no system call. Waiting threads hold up their own address only.
 ///
-/// Nobody waits for more than a few seconds, so that a thread that computes may wait for what another one makes.
+/// No thread waits for more than a few seconds, so that a computing thread may wait for a result of another one.
 class FairScheduler : public std::enable_shared_from_this<FairScheduler> {
   using Clock = std::chrono::steady_clock;
 
@@ -33,8 +33,7 @@ class FairScheduler : public std::enable_shared_from_this<FairScheduler> {
   explicit FairScheduler(int cores) : cores_(cores) {}
 
   class Scan;
-  /// Takes part for a scan of `address`, as long as the object lives. With an empty address it waits for nobody and
-  /// nobody for it.
+  /// Registers a scan of `address` for as long as the object lives. With an empty address the scan takes no turns.
   std::unique_ptr<Scan> scan(const std::string& address);
   /// Returns the time for which the pool's threads have helped the scans of an address, which count as one for the
   /// pool, whether they take turns or not. Null for an empty address.

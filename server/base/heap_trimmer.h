@@ -21,7 +21,7 @@ class TrimPolicy {
     Clock::time_point now;
     std::uint64_t resident = 0, counted = 0, bound = 0;
   };
-  /// True if the heap should be trimmed now. `wanted`: much was freed, or there is no session that would have to wait.
+  /// True if the heap should be trimmed now. `wanted`: much was freed, or no session would have to wait for it.
   bool worth_it(const Seen& seen, bool wanted);
   /// Notes that the heap was trimmed. `seen`: what the process has now.
   void done(const Seen& seen);
@@ -34,9 +34,8 @@ class TrimPolicy {
   std::uint64_t lasting_ = 0;  // uncounted memory that is no free page, as far as is known
 };
 
-/// A thread that gives the heap's free pages back to the machine: the allocator keeps what sessions have freed,
-/// scattered over the arenas of all threads, so that the process would grow for hours and never shrink. The threads
-/// that move the sessions' bytes have no time for it. Thread-safe.
+/// Runs a thread that gives the heap's free pages back to the machine. The allocator keeps freed memory scattered over
+/// the arenas of all threads, so that the process would otherwise grow for hours. Thread-safe.
 class HeapTrimmer {
  public:
   explicit HeapTrimmer(std::shared_ptr<numerics::Resources> resources);
@@ -44,7 +43,7 @@ class HeapTrimmer {
   HeapTrimmer(const HeapTrimmer&) = delete;
   HeapTrimmer& operator=(const HeapTrimmer&) = delete;
 
-  /// Notes that a session has ended; `idle`: there is no other one. Returns at once.
+  /// Notes that a session has ended; `idle`: no other one is left. Returns at once.
   void session_ended(bool idle);
   /// Asks the thread to free what ended sessions have left for later ones (receive buffers, large arrays of the CPU
   /// backend) if nobody has used it since the previous call. Returns at once.

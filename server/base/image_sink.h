@@ -35,8 +35,8 @@ class ImageSinks {
   virtual std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
                                           const protocol::Header& header, const std::string& pipeline_text,
                                           const std::string& occasion, const ImageOwner& owner) = 0;
-  /// Brings what waits to safety. False when that leaves a thread behind: the process should end without waiting for
-  /// it.
+  /// Saves the waiting images. Returns false when that leaves a thread behind: the process should end without waiting
+  /// for it.
   virtual bool finish() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Work that takes long goes to other threads than those that move the sessions' bytes.
+// Offloading runs long work on threads other than those that move the sessions' bytes.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -23,13 +23,13 @@ namespace echotrain::server {
 /// Runs `work` on a thread of `pool`; when it is done, the caller goes on, on its own executor. Throws what `work`
 /// throws.
 asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void()> work);
-/// Runs `work` on a thread of `executor`, likewise.
+/// Does the same on a thread of `executor`.
 asio::awaitable<void> run_offloaded(asio::any_io_executor executor, std::function<void()> work);
 
-/// A fair queue for what clients make the server read (fair share by address): however much one has in line, next is
-/// the address whose last turn is longest ago, and one address has at most half of the threads, so that a thread is
-/// free for others. An address without a turn for kRested counts as if it had one that long ago: many addresses that
-/// ask again and again hold up nobody who asks now and then, and ever new ones hold up nobody for longer. Thread-safe.
+/// A queue with threads for texts of clients that take long to read (fair share by address). The next job is of the
+/// address whose last turn is longest ago, however many jobs one address has in line. One address has at most half of
+/// the threads. An address without a turn for kRested counts as if its turn was that long ago, so that new addresses
+/// delay the others by no more than that. Thread-safe.
 class FairQueue {
  public:
   static constexpr std::chrono::seconds kRested{10};
@@ -38,8 +38,8 @@ class FairQueue {
   /// Starts `threads` threads: at least 2.
   explicit FairQueue(int threads);
   ~FairQueue();  ///< as end()
-  /// Waits for what has begun and for its `wake`, whose strand belongs to a context that ends next. Nothing may be in
-  /// line, nor be added. May be called again.
+  /// Waits until the jobs that have begun are done and their `wake` has returned. No job may be in line, nor be added.
+  /// May be called again.
   void end();
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
@@ -47,7 +47,7 @@ class FairQueue {
   class Job {
    public:
     bool done() const;
-    /// Takes the job out of the line. False: it has begun, and goes on.
+    /// Takes the job out of the line. Returns false if it has begun; it then goes on.
     bool cancel();
     /// Throws what the work has thrown. Precondition: done().
     void rethrow() const;

@@ -13,8 +13,8 @@ namespace echotrain::server {
 using numerics::OverBudget;
 
 /// Adds up what waits in a session's queues, or in those of all captures: the Shares of their holders, which an account
-/// of the one budget (`numerics::MemoryBudget`) pays for. Holders say what they hold, and whoever wants more asks
-/// check() first, so what is received between two such calls can exceed the bound. Thread-safe.
+/// of the one budget (`numerics::MemoryBudget`) pays for. Holders set their bytes, and a reader calls check() before it
+/// takes more, so that bytes received between two calls can exceed the bound. Thread-safe.
 ///
 /// Input that waits for the pipeline has an account of its own, without a reservation: what was reserved is for the
 /// scan to work with, however much input has piled up meanwhile.
@@ -33,7 +33,7 @@ class QueueMemory {
   std::uint64_t used() const { return used_; }
   /// Bytes held by the account plus queued input.
   std::uint64_t held() const { return account_->used() + input_->used(); }
-  /// True if that is more than is reserved.
+  /// True if the held bytes exceed the reservation.
   bool borrows() const { return held() > account_->reserved(); }
   /// Throws OverBudget when the account borrows and the budget is exceeded.
   void check() const { account_->check(); }
@@ -49,7 +49,7 @@ class QueueMemory {
     ~Share() { set(0); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
-    /// Says how much the holder has now [bytes].
+    /// Sets the bytes that the holder has now.
     void set(std::uint64_t bytes) {
       if (memory_) memory_->used_ += bytes - share_.bytes();  // unsigned numbers wrap: this may subtract
       share_.set(bytes);

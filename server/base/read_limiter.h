@@ -9,8 +9,8 @@
 
 namespace echotrain::server {
 
-/// Sessions that bring messages faster than these are handled take turns: `most` of them at once, first come first
-/// served, so that the threads that move bytes have time for those that bring few. Thread-safe. Permits keep it alive.
+/// Sessions whose messages come faster than they are handled take turns, first come first served: at most `most` of
+/// them at once, so that the threads that move bytes have time for other sessions. Thread-safe. Permits keep it alive.
 class ReadLimiter : public std::enable_shared_from_this<ReadLimiter> {
  public:
   explicit ReadLimiter(int most) : most_(most) {}

@@ -1,4 +1,4 @@
-// The plugin ABI's name says what plugins must have been compiled for.
+// The name of the plugin ABI that this server was compiled with: it loads plugins of the same name only.
 #pragma once
 
 #include <string_view>

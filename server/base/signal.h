@@ -1,4 +1,4 @@
-// A signal is a condition to wait for inside one strand.
+// A signal wakes the coroutines of one strand that wait for a condition.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,4 +1,4 @@
-// A raw capture has the bytes that a session receives, appended to a file as they come (docs/capture.md).
+// A raw capture is a file of the bytes that a session receives, appended as they come (docs/capture.md).
 #pragma once
 
 #include <sys/uio.h>
@@ -26,8 +26,8 @@
 
 namespace echotrain::server {
 
-/// How bytes reach the disk: as ::writev, ::fdatasync and ::syncfs, unless a test makes them slow or fail. `free` says
-/// how many bytes are left on the file system of a descriptor; nothing where it does not tell.
+/// The calls by which bytes reach the disk: ::writev, ::fdatasync and ::syncfs, unless a test makes them slow or fail.
+/// `free` returns the bytes left on the file system of a descriptor; nothing where it does not tell.
 struct Disk {
   std::function<ssize_t(int descriptor, const iovec* parts, int count)> write;
   std::function<int(int descriptor)> sync;
@@ -48,33 +48,33 @@ class Capture : public std::enable_shared_from_this<Capture> {
   /// Bytes taken so far, and those of them that are in the file.
   std::uint64_t size() const;
   std::uint64_t saved() const;
-  /// As many bytes wait for the disk as may wait: append no more. Wakes when that changes.
+  /// True if as many bytes wait for the disk as may wait: append no more. Wakes when that changes.
   bool full() const;
-  /// Nothing more is written, because a write failed, a bound is reached or the disk was too slow; failure() says why.
-  /// Wakes when that happens. What was not written stays readable by fetch() until abandon().
+  /// True if nothing more is written, because a write failed, a bound is reached or the disk was too slow; failure()
+  /// says why. Wakes when that happens. Bytes that were not written stay readable by fetch() until abandon().
   bool stopped() const;
   std::string failure() const;
   bool too_slow() const;  ///< the disk was too slow
-  /// Stops for a reason of the session's.
+  /// Stops the capture for a reason of the session's.
   void stop(const std::string& why);
-  /// Drops what waits, and takes nothing more.
+  /// Drops the waiting bytes and takes no more.
   void abandon();
-  /// Whether the first `bytes` of what was taken are written, or the capture has stopped. Wakes when that becomes so.
+  /// True if the first `bytes` of those taken are written, or the capture has stopped. Wakes when that becomes so.
   bool written(std::uint64_t bytes);
-  /// No more bytes are taken. Ends the checksums when all is written and, with sync: before_close, forces everything to
-  /// the disk.
+  /// Takes no more bytes. Ends the checksums when all is written and, with sync: before_close, forces everything to the
+  /// disk.
   void seal();
-  /// Whether that is done, or the capture has stopped. Wakes when that becomes so.
+  /// True if seal() has done its work, or the capture has stopped. Wakes when that becomes so.
   bool sealed() const;
 
   /// Begins to copy bytes from `offset` on, at least one and as many as are at hand and fit, to `room`, which stays
   /// valid until fetched(). Precondition: offset < size(), and no other fetch is under way. Wakes when it is done.
   void fetch(std::uint64_t offset, std::span<std::byte> room);
-  /// How many bytes were copied, or why the file cannot be read; nothing until then. Gives each result once.
+  /// Returns the number of bytes copied, or why the file cannot be read; nothing until then. Gives each result once.
   std::optional<protocol::Result<std::size_t>> fetched();
 
-  /// No more bytes come. Closes the file when all is written, or removes it. Lets `wake` go: the writer may keep this
-  /// for longer than what `wake` refers to lasts.
+  /// Ends the capture: closes the file when all is written, or removes it. Lets `wake` go, because the writer may keep
+  /// the capture for longer than the objects that `wake` refers to live.
   void finish(bool keep);
 
  private:

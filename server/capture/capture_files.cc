@@ -97,7 +97,7 @@ std::vector<Found> find_captures(const fs::path& directory) {
 void remove_file(const fs::path& path) { ::unlink(path.c_str()); }
 
 /// False when the file is still being written. It goes before its checksums: without them it would seem an older
-/// server's to whoever finds it.
+/// server's to anyone who finds it.
 bool remove_unused(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) return false;

@@ -1,4 +1,4 @@
-// A capture's file has a name that tells of its scan; retention removes it in time.
+// The files of captures: their names, which tell of their scans, and their removal in time (retention).
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,14 @@
 
 namespace echotrain::server {
 
-/// A new name: "20260131T120000Z-s17-8c1f03d2-5e0b9a47.mrd" has the time (UTC), the session's number, a random part and
-/// the client's owner_name(), if there is one; then that of `client`, in whose part it is, if that is another one.
+/// Returns a new name: "20260131T120000Z-s17-8c1f03d2-5e0b9a47.mrd" has the time (UTC), the session's number, a random
+/// part and the client's owner_name(), if there is one; then that of `client`, in whose part it is, if that is another
+/// one.
 std::string capture_name(std::chrono::system_clock::time_point began, std::uint64_t session,
                          const std::string& owner = {}, const std::string& client = {});
-/// Whether `name` is of that form.
+/// True if `name` is of that form.
 bool is_capture_name(std::string_view name);
-/// The client's owner_name() in a name; empty where there is none.
+/// Returns the client's owner_name() in a name; empty where there is none.
 std::string capture_owner(std::string_view name);
 
 /// Makes the folder, for its owner only (0700), where it is missing. std::runtime_error, saying what to do, when it
@@ -44,8 +45,8 @@ class CaptureFile {
 
   /// The disk may lack some of the file (at first its name), or of its checksums.
   std::atomic<bool> unsynced = true, checksums_unsynced = false;
-  bool name_synced = false;            ///< for whoever synchronises it
-  protocol::ChecksumWriter checksums;  ///< for whoever writes it, as the next one
+  bool name_synced = false;            ///< for the thread that synchronises it
+  protocol::ChecksumWriter checksums;  ///< for the thread that writes it, as the next one
   bool checksums_end = false;          ///< no more lines are written: the last one was, or could not be
 
  private:
@@ -56,10 +57,10 @@ class CaptureFile {
 /// Forces the names of a folder's files to the disk. Returns what failed, or nothing.
 std::string sync_folder(const std::filesystem::path& folder);
 
-/// What the system says of an errno.
+/// Returns the system's text for an errno.
 std::string system_text(int error);
 
-/// What retention has removed.
+/// The files that retention has removed.
 struct Removed {
   int files = 0;
   std::uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-// The DICOM output takes images that leave scans to DICOM peers.
+// The DICOM output sends the images of scans to DICOM peers.
 #pragma once
 
 #include <condition_variable>

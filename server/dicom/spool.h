@@ -32,8 +32,8 @@ class Spool {
 
   /// Makes the folders, for the server's user only (0700). std::runtime_error, saying what to do, when that is not
   /// possible or another process uses the folder. Half of the bytes are divided among the peers, the other half is for
-  /// whoever needs it first, so that a peer that is down leaves the others their share. Of what is for a peer, an owner
-  /// gets no more than it leaves to others: half, if it is alone, the next one half of the rest.
+  /// the peers that need it first, so that a peer that is down leaves the others their share. Of what is for a peer, an
+  /// owner gets no more than it leaves to others: half, if it is alone, the next one half of the rest.
   Spool(std::filesystem::path folder, Limits limits, const std::vector<std::string>& peers);
   ~Spool();
   Spool(const Spool&) = delete;

@@ -20,7 +20,7 @@ namespace echotrain::server {
 /// Finds out whether a GPU is lost: most errors do not say so, nor which of several GPUs it is. When kFailures scans in
 /// a row have failed by such errors, none of them for want of memory, a child process does a little work on each GPU
 /// for which this is true (device_check.h). Where that fails too, readiness breaks down; else counting begins anew.
-/// Only what the child says itself counts: one that is killed, that cannot be started or does not end in time has said
+/// Only the child's own exit status counts: a child that is killed, cannot be started or does not end in time changes
 /// nothing. Thread-safe.
 class Canary {
  public:

@@ -216,7 +216,7 @@ bool MemoryAdmission::Ticket::give_back_unused() {
   return true;
 }
 
-bool MemoryAdmission::Ticket::is_to_end_idle() {
+bool MemoryAdmission::Ticket::must_end_idle() {
   const std::scoped_lock lock(all_->mutex_);
   if (all_->under_pressure_ && request_.account->used() > request_.bytes &&
       all_->sums().had[request_.address].staying > all_->share())
@@ -224,7 +224,7 @@ bool MemoryAdmission::Ticket::is_to_end_idle() {
   return ends_;
 }
 
-bool MemoryAdmission::Ticket::is_to_end_crawling() {
+bool MemoryAdmission::Ticket::must_end_crawling() {
   const std::scoped_lock lock(all_->mutex_);
   const auto now = Clock::now();
   const Sums sums = all_->sums();

@@ -28,23 +28,23 @@ namespace echotrain::server {
 ///   overtakes the line.
 /// - The share is half of the other seven eighths: the scans of one address reserve no more together. Those that wait
 ///   because of that hold up nobody else.
-/// - The part of an address is an equal one of these seven eighths for each address that has memory or waits for it;
-///   or twice what the address has reserved, if that is more; at most the share.
+/// - The part of an address is these seven eighths divided by the number of addresses that have memory or wait for it,
+///   or twice what the address has reserved, if that is more; but at most the share.
 ///
-/// What a scan takes beyond its reservation is borrowed from these seven eighths. Others give back what they borrow
-/// once a scan has waited for `pause` whose address has no more than its part and, with what the scan wants, no more
-/// than the share. Then the address that has most beyond its part loses its scan that borrows most, and so on until
-/// what is wanted fits. No scan ends where that would not be enough, or if it uses no more than was reserved for it at
+/// A scan borrows what it takes beyond its reservation from these seven eighths. Borrowers have to give back once a
+/// scan has waited for `pause` whose address has no more than its part and, with what the scan wants, no more than the
+/// share. Then the address that has most beyond its part loses its scan that borrows most, and so on until the wanted
+/// memory is free. No scan ends where that would not be enough, or if it uses no more than was reserved for it at
 /// first.
 ///
-/// While others wait, a scan that does nothing gives back what it does not use of its reservation. When it goes on, it
-/// asks for that before all that have had none, but after those that waited already when it gave it back.
+/// While others wait, an idle scan gives back the unused part of its reservation. When it goes on, it asks for that
+/// part again: before all scans that have had no memory, but after those that waited already when it gave it back.
 ///
 /// Input that waits to be computed is borrowed, too, but no scan ends for it: a session asks has_too_much() before it
 /// takes in more, so that others find something to borrow.
 class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
  public:
-  /// At most `most_waiting` tickets wait at a time. Scans that borrow end when somebody has waited for `pause`. A scan
+  /// At most `most_waiting` tickets wait at a time. Scans that borrow end when another has waited for `pause`. A scan
   /// that regains its memory waits for `patience`, and then goes on with what it has. What an ended scan still holds is
   /// expected back for as long.
   MemoryAdmission(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting,
@@ -80,26 +80,26 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
     std::uint64_t bytes() const { return request_.bytes; }
     /// Counts the tickets before this one; 0 when it has been granted.
     std::int64_t position() const;
-    /// Says that the scan does nothing for the moment. While others wait, gives back what is reserved and not used;
-    /// from then on granted() is false, until regain(). Returns false if it keeps all. For one strand.
+    /// Says that the scan is idle for the moment. While others wait, gives back what is reserved and not used; from
+    /// then on granted() is false, until regain(). Returns false if it keeps all. For one strand.
     bool give_back_unused();
     /// Asks for all of it again. It stands behind those that regain, too, and behind those that waited already when it
     /// gave it back and may have it; before all others. It is granted in any case once it has waited for the patience:
     /// what the scan then takes beyond what it has kept is borrowed.
     void regain();
     /// True if the scan has to end, because it borrows and others wait. It stays so; `wake` is called.
-    bool is_to_end() const { return ends_; }
-    /// True if the scan, which does nothing for the moment, has to end: others wait, it borrows, and the scans of its
-    /// address that need not end have more than the share.
-    bool is_to_end_idle();
+    bool must_end() const { return ends_; }
+    /// True if the scan, which is idle, has to end: others wait, it borrows, and the scans of its address that need not
+    /// end have more than the share.
+    bool must_end_idle();
     /// True if the scan has to end, because a scan of another address has waited for `pause`. Asked for scans of which
     /// next to no data come.
-    bool is_to_end_crawling();
+    bool must_end_crawling();
     /// True if the scans of its address have, with their input, more than an equal part of the seven eighths, counted
     /// as if one more address had scans. Never while all together have no more than half of these. It does not wait for
     /// looks, which may take long while others wait for memory.
     bool has_too_much() const;
-    /// Says that its scan hangs: what it has does not come back, and nobody asks for it.
+    /// Says that the scan hangs: its memory does not come back and is asked back no more.
     void is_stuck();
     /// Counts the other scans of its address that had their memory when this one got its own. Valid once granted.
     std::int64_t scans_beside() const { return scans_beside_; }
@@ -134,12 +134,13 @@ class MemoryAdmission : public std::enable_shared_from_this<MemoryAdmission> {
   /// Does the same, some 20 times a second at most: memory that was borrowed comes back at any time.
   void look_now_and_then();
 
-  /// True if somebody waits because there is too little left: sessions that have borrowed and can do without give back.
+  /// True if a scan waits because too little memory is left: sessions that have borrowed and can do without give it
+  /// back.
   bool under_pressure() const;
   std::int64_t waiting() const;
 
  private:
-  /// What is reserved for an address, and for how many scans.
+  /// The reservation of an address, and the number of its scans.
   struct Held {
     std::uint64_t bytes = 0;
     std::int64_t scans = 0;

@@ -14,7 +14,7 @@ namespace echotrain::server {
 
 /// The share of time in which a GPU computes, of all programs that use it, as NVIDIA's management library tells it
 /// (NVML, nvmlDeviceGetUtilizationRates), which comes with the driver. A thread of its own asks the library, once a
-/// second, while somebody wants to know; nothing is loaded before. Thread-safe.
+/// second, while it is asked for; nothing is loaded before. Thread-safe.
 class GpuUse {
  public:
   explicit GpuUse(std::string library = "libnvidia-ml.so.1") : library_(std::move(library)) {}

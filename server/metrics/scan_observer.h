@@ -1,4 +1,4 @@
-// An onlooker hears of scans while they run. The live page is one.
+// A scan observer is told of scans while they run. The live page has one.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ namespace echotrain::server {
 class SessionStatus;
 struct ScanSummary;
 
-/// Hears of one session and its scan. Thread-safe; none of its calls waits.
+/// Is told of one session and its scan. Thread-safe; none of its calls waits.
 class ScanObserver {
  public:
   virtual ~ScanObserver() = default;
@@ -41,7 +41,7 @@ class ScanObserver {
   virtual void warning(std::string_view text) = 0;
 };
 
-/// Hears of all sessions of a server. Thread-safe. Outlives what it gives.
+/// Is told of all sessions of a server. Thread-safe. Outlives what it gives.
 class SessionObservers {
  public:
   virtual ~SessionObservers() = default;

@@ -55,7 +55,7 @@ class SessionStatus {
 /// The sessions that exist. Thread-safe.
 class SessionRegistry : public std::enable_shared_from_this<SessionRegistry> {
  public:
-  /// A session is in the registry as long as somebody has its status.
+  /// A session is in the registry as long as its status is held.
   std::shared_ptr<SessionStatus> add(std::uint64_t id, std::string peer,
                                      std::shared_ptr<numerics::MemoryBudget> budget);
   /// Lists the sessions in the order in which they came.

@@ -1,4 +1,4 @@
-// The certificate that the server shows can be replaced while it runs.
+// The server's certificate, which can be replaced while the server runs.
 #pragma once
 
 #include <memory>

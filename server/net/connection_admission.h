@@ -31,7 +31,8 @@ class ConnectionAdmission {
   /// Takes a connection that has come. All slots may be taken: make_room() first.
   void connect(std::uint64_t id, const boost::asio::ip::address& address, Clock::time_point now);
 
-  /// Whether connect() may be called, and the connection that the caller has to drop for that.
+  /// The outcome of make_room(): `there` if connect() may be called, and the connection that the caller has to drop for
+  /// that.
   struct Room {
     bool there = false;
     std::optional<std::uint64_t> dropped;  ///< its id; it has no slot any more

@@ -1,4 +1,4 @@
-// An introduction asks a balancer who its client is.
+// The PROXY handshakes learn from balancers which client each connection is for.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -14,7 +14,7 @@
 
 namespace echotrain::server {
 
-/// Connections whose balancer has yet to say, by the PROXY protocol, who the client is. For one strand.
+/// Reads the PROXY header of each connection that comes from a balancer. For one strand.
 class ProxyHandshakes {
  public:
   /// A balancer has `patience` for its header.
@@ -25,11 +25,11 @@ class ProxyHandshakes {
   /// a wrong one: the log says why, and the connection is to be closed.
   asio::awaitable<std::optional<asio::ip::tcp::endpoint>> client_of(std::shared_ptr<asio::ip::tcp::socket> socket,
                                                                     asio::ip::tcp::endpoint balancer);
-  /// Makes room when all places for them are taken: closes the oldest one that is not known yet, unless it has had less
-  /// than kGrace for its header. Its client_of() returns soon, and its place is free.
+  /// Makes room when there are as many handshakes as may be: closes the oldest connection whose client is not known
+  /// yet, unless it has had less than kGrace for its header. Its client_of() returns soon, and its slot is free.
   void make_room();
   static constexpr Clock::duration kGrace = std::chrono::milliseconds(250);
-  /// Closes those that are not known yet, and those to come.
+  /// Closes the connections whose clients are not known yet, and those to come.
   void stop();
 
  private:

@@ -33,7 +33,7 @@ class Transport {
   /// without one.
   virtual std::string subject() const { return ""; }
 
-  /// Has work done on another thread. False: it was not done, as the connection is lost.
+  /// Runs work on another thread. Returns false if it was not done because the connection is lost.
   using Offload = std::function<asio::awaitable<bool>(std::function<void()> work)>;
   /// Does the TLS handshake, where there is one, before the first byte; its computations run beside. `why` gets the
   /// text of an error that has one; without an error, why the peer may have nothing but that text.

@@ -22,7 +22,7 @@
 
 namespace echotrain::server {
 
-/// A GPU, several that work together, or the CPU.
+/// A place is a GPU, several that work together, or the CPU, with its number of scans.
 struct Place {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;             ///< the GPU's number
@@ -60,7 +60,7 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     Ticket& operator=(const Ticket&) = delete;
 
     bool granted() const;
-    /// How many in the line go before this one as things are; 0 when it has been granted.
+    /// Counts the tickets that now go before this one; 0 when it has been granted.
     std::int64_t position() const;
     /// Valid once granted.
     numerics::Backend backend() const { return backend_; }
@@ -92,21 +92,21 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     bool granted_ = false;  // guarded by the pool, as are device_, others_ and load_ until then
   };
 
-  /// A ticket, or null when the line is full. `wake` is called, on any thread, when a ticket that had to wait is
-  /// granted. `address`: of the client; empty: it has as many places as there are. `bytes`: what the scan will probably
-  /// take of a device's memory.
+  /// Returns a ticket, or null when the line is full. `wake` is called, on any thread, when a ticket that had to wait
+  /// is granted. `address`: of the client; empty: it has as many places as there are. `bytes`: what the scan will
+  /// probably take of a device's memory.
   std::unique_ptr<Ticket> ask(numerics::Backend backend, std::function<void()> wake, std::string address = {},
                               std::uint64_t bytes = 0);
-  /// A ticket for a place on `device`, where a scan that gave its place back has its state. Never null: the line takes
-  /// it even when it is full. `load`: that of its earlier ticket.
+  /// Returns a ticket for a place on `device`, where a scan that gave its place back has its state. Never null: the
+  /// line takes it even when it is full. `load`: that of its earlier ticket.
   std::unique_ptr<Ticket> ask_again(numerics::Backend backend, int device, std::function<void()> wake,
                                     std::string address = {}, std::shared_ptr<ScanLoad> load = nullptr);
 
-  /// A text for the client of an address that has all the places that it may have: it says so, and names the option.
-  /// Empty where the address may have more, or all.
+  /// Returns a text for the client of an address that has all the places that it may have, naming the option. Empty
+  /// where the address may have more, or all.
   std::string bound(numerics::Backend backend, const std::string& address) const;
 
-  /// The places. Where they follow the load, `capacity` is how many scans the present loads allow.
+  /// Returns the places. Where they follow the load, `capacity` is the number of scans that the present loads allow.
   std::vector<Place> places() const;
   std::int64_t waiting() const;
 
@@ -150,7 +150,8 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   std::jthread looking_;               // where places follow the load; last: all else exists before it starts
 };
 
-/// The places that the options name on this machine. std::invalid_argument for devices that are not there.
+/// Makes the pool of the places that the options name on this machine. Throws std::invalid_argument for devices that
+/// are not there.
 std::shared_ptr<ComputePool> make_compute_pool(const config::ServerOptions& options);
 
 }  // namespace echotrain::server

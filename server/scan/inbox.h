@@ -27,7 +27,8 @@ std::size_t bytes_of(const Work& work);
 /// copy.
 std::size_t payload_bytes_of(const Work& work);
 
-/// Filled by the session's reader, emptied by its worker. Adding never blocks: the reader stops reading while full().
+/// The queue that the session's reader fills and its worker empties. Adding never blocks: the reader stops reading
+/// while full().
 class Inbox {
  public:
   /// `room` is called, on the worker's thread, when the queue stops being full.
@@ -35,21 +36,21 @@ class Inbox {
       : share_(std::move(memory), QueueMemory::Kind::input), bound_(bound_bytes), room_(std::move(room)) {}
 
   void push(Work&& work);
-  /// Nothing more will come.
+  /// Says that nothing more will come.
   void finish(End how);
   /// Drops what is queued and tells the worker to stop.
   void cancel();
-  /// While the worker waits for work and there is none, keeps it waiting, whatever comes, until resume() or cancel().
-  /// False, and nothing changes, when the worker has something to do.
+  /// Keeps a worker that waits for work waiting, whatever comes, until resume() or cancel(). Returns false, and changes
+  /// nothing, when the worker has something to do.
   bool pause();
   void resume();
-  /// Whether the queue has reached its bound. A message of any size is taken before that, so the bound may be exceeded.
+  /// True if the queue has reached its bound. A message of any size is taken before that, so the bound may be exceeded.
   bool full() const;
   /// Asks for one call of `room` when nothing is queued or in the worker's hands any more, for sessions whose memory
-  /// others wait for. False, and nothing is asked for, when that is so already.
+  /// others wait for. Returns false, and asks for nothing, when that is so already.
   bool notify_when_empty();
 
-  /// Whether kCacheBytes or more are queued, which leave the processor's caches before the worker comes to them: that
+  /// True if kCacheBytes or more are queued: these leave the processor's caches before the worker comes to them, which
   /// costs both sides more than a short wait. If true, `room` is called when no more than half of kCacheBytes is left.
   bool exceeds_cache();
 
@@ -61,7 +62,7 @@ class Inbox {
     std::optional<Work> work;  ///< empty when there is none left
     std::optional<End> end;    ///< set, with no work, when all is done; neither is set after cancel()
   };
-  /// How take() waits. For the time `soon` it expects work at any moment, and looks for it all the time if `spins`. If
+  /// The way in which take() waits. For the time `soon` it expects work at any moment, and spins for it if `spins`. If
   /// none has come by then, it calls long_wait(true), sleeps until there is work, and calls long_wait(false).
   struct Waiting {
     std::chrono::steady_clock::duration soon{0};

@@ -35,11 +35,11 @@ struct Outgoing {
   bool is_control() const { return pixels.bytes.empty(); }  ///< no image
 };
 
-/// `bytes` of these messages have been given to the kernel: stamps those that are whole now.
+/// Notes that `bytes` of these messages have been given to the kernel: stamps those that are whole now.
 void note_written(std::vector<Outgoing>& messages, std::size_t bytes);
 
-/// Filled by any thread, emptied by the session's writer. Adding never blocks: a thread that makes images calls
-/// wait_for_room() before it makes more. Bytes are those of Outgoing::held_bytes().
+/// The queue that any thread fills and the session's writer empties. Adding never blocks: a thread that makes images
+/// calls wait_for_room() before it makes more. Bytes are those of Outgoing::held_bytes().
 class Outbox {
  public:
   /// `wake` is called, on the adding thread, when the writer may have something to do.
@@ -49,28 +49,28 @@ class Outbox {
   /// Adds the latency of an image to its meta attributes, unless the client sent the image.
   void image(protocol::Image&& image, const ImageTimes& times = {});
   void response(const protocol::Response& response);
-  /// A line for the client; after kMostTexts of them one says that the rest is only in the log. Returns false if this
-  /// one is not sent.
+  /// Adds a line for the client; after kMostTexts of them one says that the rest is only in the log. Returns false if
+  /// this one is not sent.
   bool text(protocol::Level level, std::string_view text);
-  /// The reason why the session ends; always sent.
+  /// Adds the reason why the session ends; always sent.
   void fatal(const protocol::Error& error);
-  /// The last message: CLOSE. Nothing is accepted after it.
+  /// Adds the last message: CLOSE. Nothing is accepted after it.
   void close();
-  /// The peer is gone: drops everything that is here and everything to come.
+  /// Drops everything that is queued and everything to come, because the peer is gone.
   void discard();
 
   /// Blocks while the queue is at its bound, until there is room, `cancelled` is set (then call kick()) or discard().
   void wait_for_room(const std::atomic<bool>& cancelled);
   void kick();
-  /// Whether the queue is far over its bound: the session then takes nothing that causes messages (queries, say).
+  /// True if the queue is far over its bound: the session then takes nothing that causes messages (queries, say).
   bool flooded() const;
-  /// Held bytes of answers, and of all messages but images, that have not been sent yet.
+  /// Returns the held bytes of unsent answers and other messages that are no images.
   std::size_t control_bytes() const;
 
-  /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().
+  /// Moves up to `most` messages to `out`, for the writer. They count as queued until sent().
   void take(std::vector<Outgoing>& out, std::size_t most);
   void sent(std::vector<Outgoing>& messages);
-  /// Nothing is queued and nothing can come.
+  /// True if nothing is queued and nothing can come.
   bool finished() const;
 
   std::uint64_t images() const;

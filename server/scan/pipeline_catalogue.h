@@ -37,7 +37,7 @@ class PipelineCatalogue {
   /// A pipeline as it is to run.
   struct Choice {
     Plan plan;
-    Plan own;                 ///< the same without what the host has set
+    Plan as_written;          ///< the same without what the host has set
     HostParameters used;      ///< what of the host's parameters is in `plan`, or for its steps
     std::string set_by_host;  ///< "strength=2, search=3"; empty: nothing
     std::string warning;      ///< for the client: what of the host's parameters is not known here; may be empty

@@ -16,7 +16,7 @@ namespace echotrain::server {
 
 namespace {
 
-/// What the store has for this client.
+/// Returns the record that the store has for this client.
 template <class Store>
 auto record_of(const std::string& measurement_id, numerics::Resources& resources, const QueryClient& asker) {
   Store& store = resources.get<Store>();
@@ -28,7 +28,7 @@ double hours_since(std::int64_t unix_s) {
   return static_cast<double>(std::max<std::int64_t>(0, unix_seconds() - unix_s)) / 3600;
 }
 
-/// Whether the noise of this measurement is known, for clients that would otherwise send the noise scan again.
+/// Says if the noise of this measurement is known, for clients that would otherwise send the noise scan again.
 std::string answer_noise(const std::string& measurement_id, numerics::Resources& resources, const QueryClient& asker) {
   const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
@@ -90,7 +90,7 @@ std::string answer_noise_matrix(const std::string& measurement_id, numerics::Res
          *text;
 }
 
-/// Whether its reference lines are known.
+/// Says if the reference lines of this measurement are known.
 std::string answer_calibration(const std::string& measurement_id, numerics::Resources& resources,
                                const QueryClient& asker) {
   const auto record = record_of<CalibrationStore>(measurement_id, resources, asker);

@@ -10,17 +10,18 @@
 
 namespace echotrain::server {
 
-/// Who asks. What scans have left is told to the client that left it, and to nobody that it exists.
+/// The client that asks. Answers about noise and reference lines go to the client that left them only; to others they
+/// are unknown.
 struct QueryClient {
   std::string owner;                  ///< the client's identity
   std::optional<std::string> device;  ///< of its header; nothing before that has come: any device, if it is one
 };
 
-/// The text that answers the query `name`; "Unknown query" for a name that is not known.
+/// Returns the text that answers the query `name`; "Unknown query" for a name that is not known.
 std::string answer_query(std::string_view name, const PipelineCatalogue& catalogue, numerics::Resources& resources,
                          const QueryClient& asker);
 
-/// The program's version.
+/// Returns the program's version.
 std::string_view version();
 
 }  // namespace echotrain::server

@@ -50,10 +50,10 @@ class ScanAdmission {
   /// While others wait for memory, gives back what is reserved for the scan and not used, and returns how much [bytes];
   /// has_memory() is then false. Returns 0 where it keeps all.
   std::uint64_t give_back_unused_memory();
-  /// See MemoryAdmission::Ticket; `idle`: see is_to_end_idle().
-  bool is_to_end(bool idle) { return memory_ && (idle ? memory_->is_to_end_idle() : memory_->is_to_end()); }
-  /// See MemoryAdmission::Ticket.
-  bool is_to_end_crawling() { return memory_ && memory_->is_to_end_crawling(); }
+  /// True if the scan has to end, as MemoryAdmission::Ticket::must_end() says or, for an idle scan, must_end_idle().
+  bool must_end(bool idle) { return memory_ && (idle ? memory_->must_end_idle() : memory_->must_end()); }
+  /// True if the scan has to end, as MemoryAdmission::Ticket::must_end_crawling() says.
+  bool must_end_crawling() { return memory_ && memory_->must_end_crawling(); }
   bool has_too_much() const { return memory_ && memory_->has_too_much(); }
   /// Tells the client of a scan that is to end what the scan takes beyond its reservation, and what to do.
   std::string why_it_ends() const;
@@ -76,7 +76,7 @@ class ScanAdmission {
 
   void give_back_place() { place_.reset(); }
   void give_back();
-  /// Hands over the memory and the place of a scan that hangs: whoever gets the result holds them instead.
+  /// Hands over the memory and the place of a scan that hangs: the returned object holds them.
   std::shared_ptr<void> hand_over();
 
  private:

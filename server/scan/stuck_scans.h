@@ -13,8 +13,8 @@
 
 namespace echotrain::server {
 
-/// Keeps the scans that are stuck: nobody can end a thread, or a kernel of a GPU, so what such a scan has stays its
-/// own, and its place counts as taken, until its thread ends after all. Thread-safe.
+/// Keeps the scans that are stuck. A thread or a kernel of a GPU cannot be ended, so such a scan keeps its memory and
+/// its place until its thread ends after all. Thread-safe.
 class StuckScans {
  public:
   StuckScans(std::shared_ptr<ComputePool> compute, std::shared_ptr<Readiness> readiness)
@@ -22,8 +22,8 @@ class StuckScans {
 
   /// Takes a scan whose `worker` has been cancelled, with what it `holds` of memory and places.
   void add(std::unique_ptr<Worker> worker, std::shared_ptr<void> holds);
-  /// Gives back what those had whose threads have ended since; it is called now and then. Where every place of the CPU
-  /// is lost (where places are unbounded: as many as there are cores) at two looks, readiness breaks down.
+  /// Gives back the memory and places of scans whose threads have ended since. Call it now and then. Where every place
+  /// of the CPU is lost (where places are unbounded: as many as there are cores) at two looks, readiness breaks down.
   void look();
   std::int64_t count(numerics::Backend backend) const;
   /// Waits for all of them, for as long as they take.

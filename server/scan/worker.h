@@ -82,7 +82,7 @@ class Worker {
   /// is something to do.
   bool pause() { return inbox_.pause(); }
   void resume() { inbox_.resume(); }
-  /// True while a gadget has results that came on their own (ScanEnvironment), and nobody has asked for them yet.
+  /// True while a gadget has unrequested results (ScanEnvironment) that have not been asked for yet.
   bool has_results() const { return woken_; }
   /// Says that the scan has ended; what is queued is still reconstructed.
   void finish(End how) { inbox_.finish(how); }

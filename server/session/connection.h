@@ -47,12 +47,12 @@ class Connection {
   /// Waits likewise, for the few milliseconds after which a connection that is not read from has to be looked at again:
   /// only Transport::is_reset() notices that its peer is gone.
   asio::awaitable<void> poll_wait(Clock::duration most = std::chrono::milliseconds(50));
-  /// Waits until `work` has been done on a thread of `queue`, by turns of addresses. False: `is_over`, which is asked
-  /// meanwhile, was true, and the work has not been done.
+  /// Waits until `work` has been done on a thread of `queue`, in the fair order of addresses. Returns false if
+  /// `is_over`, which it asks meanwhile, became true first; the work has then not been done.
   asio::awaitable<bool> offload(FairQueue& queue, std::function<void()> work, std::function<bool()> is_over);
   /// Wakes all coroutines of the session, which look at what has changed.
   void notify() { changed_->notify(); }
-  /// A function that calls notify() on the strand. Any thread may call it, also after the connection has been
+  /// Returns a function that calls notify() on the strand. Any thread may call it, also after the connection has been
   /// destroyed.
   std::function<void()> waker() const;
 
@@ -64,7 +64,7 @@ class Connection {
   /// Logs the line about the error that ended the session: with what the client wrote only at debug, and only of a
   /// client that was admitted.
   void log_fatal(const protocol::Error& error) const;
-  /// Ends the session without a word, because the peer cannot be reached: drops what waits and resets the connection.
+  /// Ends the session without a message, because the peer cannot be reached: drops the queue and resets the connection.
   void lose(const std::string& why);
   /// Does the same, to make room for other connections.
   void drop();

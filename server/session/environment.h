@@ -39,7 +39,7 @@ class LiveScanRegistry;
 /// Returns how many threads read long texts of clients.
 int text_threads();
 
-/// Outlives the sessions.
+/// The options, pools and counters that all sessions use. It outlives them.
 struct Environment {
   config::ServerOptions options;
   protocol::Limits limits;

@@ -192,38 +192,38 @@ void Listener::end_handshake(bool waited) {
   if (empty) emptied_();
 }
 
-/// A place in the line of those that wait for room, on strand_: the first one looks for room now and then, and so does
+/// The wait of a connection in the line for room, on strand_: the first one looks for room now and then, and so does
 /// the first one of another address, for which there may be some; who leaves wakes those that are first then.
-class Listener::Place {
+class Listener::WaitInLine {
  public:
-  Place(Listener& listener, const asio::ip::address& address)
+  WaitInLine(Listener& listener, const asio::ip::address& address)
       : line_(listener.line_),
-        own_(line_.insert(line_.end(), {counted_as(address), asio::steady_timer(listener.strand_)})) {}
-  ~Place() {
+        entry_(line_.insert(line_.end(), {counted_as(address), asio::steady_timer(listener.strand_)})) {}
+  ~WaitInLine() {
     const bool first = looks();
-    line_.erase(own_);
+    line_.erase(entry_);
     if (!first || line_.empty()) return;
     line_.front().timer.cancel();
     if (const auto other = of_another_address(); other != line_.end()) other->timer.cancel();
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  WaitInLine(const WaitInLine&) = delete;
+  WaitInLine& operator=(const WaitInLine&) = delete;
 
   asio::awaitable<void> wait() {
     do {
-      own_->timer.expires_after(looks() ? kPauseWithoutRoom : kPauseInLine);
+      entry_->timer.expires_after(looks() ? kPauseWithoutRoom : kPauseInLine);
       error_code ignored;
-      co_await own_->timer.async_wait(redirect_error(use_awaitable, ignored));
+      co_await entry_->timer.async_wait(redirect_error(use_awaitable, ignored));
     } while (!looks());
   }
 
  private:
-  bool looks() const { return own_ == line_.begin() || own_ == of_another_address(); }
+  bool looks() const { return entry_ == line_.begin() || entry_ == of_another_address(); }
   std::list<Waiting>::iterator of_another_address() const {
     return std::find_if(line_.begin(), line_.end(), [&](const Waiting& each) { return each.who != line_.front().who; });
   }
   std::list<Waiting>& line_;
-  const std::list<Waiting>::iterator own_;
+  const std::list<Waiting>::iterator entry_;
 };
 
 // Asks who the client is: `peer` waits for room, or is a balancer, which says who its client is.
@@ -236,8 +236,8 @@ asio::awaitable<void> Listener::handshake(std::shared_ptr<tcp::socket> socket, b
     if (client) {
       peer = *client;
       if (waits || !try_to_add(*socket, tls, peer, waits)) {
-        Place place(*this, peer.address());
-        do co_await place.wait();
+        WaitInLine line(*this, peer.address());
+        do co_await line.wait();
         while (!try_to_add(*socket, tls, peer, waits));
       }
     }

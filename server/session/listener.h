@@ -1,4 +1,4 @@
-// The listener accepts connections, admits sessions (admission by slots) and counts them.
+// The listener accepts connections and admits and counts sessions.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -62,7 +62,7 @@ class Listener {
     asio::ip::address who;  // as ConnectionAdmission counts it
     asio::steady_timer timer;
   };
-  class Place;
+  class WaitInLine;
 
   std::optional<tcp::endpoint> endpoint_of(bool tls) const;
   void open_port(tcp::endpoint endpoint, bool tls);

@@ -22,24 +22,25 @@
 
 namespace echotrain::server {
 
-/// Cuts the client's bytes into messages, answers control messages and hands data to the scan. For the session's
-/// strand, and for one coroutine at a time: that of the Reader, or that of the Spill.
+/// Cuts the client's bytes into messages, answers control messages and hands data to the scan. For the session's strand
+/// and one coroutine at a time: the Reader's or the Spill's.
 class MessageHandler {
  public:
-  /// All outlive this.
+  /// All arguments must outlive this.
   MessageHandler(Connection& connection, ProtocolStateMachine& state_machine, SessionCapture& capture,
                  Watchdog& watchdog, ScanRunner& scan);
 
-  /// Room for bytes of the client; never empty.
+  /// Returns room for bytes of the client; never empty.
   std::span<std::byte> room();
-  /// `n` bytes of room() have been filled. Returns them where they lie.
+  /// Notes that `n` bytes of room() have been filled, and returns them where they lie.
   protocol::Payload commit(std::size_t n);
   /// Handles all messages that are complete. Stops early when the session ends or a scan has to wait for its place.
   asio::awaitable<void> consume();
 
   bool inside_message() const { return buffer_.pending_bytes() > 0; }  ///< a message is partly here
 
-  /// A scan waits for its place and what follows it is to be spilled: consume() takes nothing until run_waiting_scan().
+  /// True if a scan waits for its place and its data are to be spilled: consume() takes nothing until
+  /// run_waiting_scan().
   bool scan_waits() const { return waiting_scan_.has_value(); }
   /// Waits for the place and starts the scan.
   asio::awaitable<void> run_waiting_scan();

@@ -252,7 +252,7 @@ ProtocolStateMachine::Additional ProtocolStateMachine::read_additional(const std
   const HostParameters host = read_host_parameters(text);
   if (!host.given) return out;
   const PipelineCatalogue::Choice& now = **choice_;
-  PipelineCatalogue::Plan wanted = now.own;
+  PipelineCatalogue::Plan wanted = now.as_written;
   const std::string current = wanted->spec().name;
   if (!host.pipeline.empty()) {
     const Result<PipelineCatalogue::Plan> named = catalogue_.by_name(host.pipeline);
@@ -287,7 +287,7 @@ SessionAction ProtocolStateMachine::take(const Additional& additional) {
   const PipelineCatalogue::Choice now = **choice_;
   std::string warning = additional.warning;
   if (additional.other || choice->set_by_host != now.set_by_host || choice->used.json != now.used.json) {
-    const std::string current = now.own->spec().name;
+    const std::string current = now.as_written->spec().name;
     step = start(*choice);
     if (step.fatal)
       warning =
@@ -295,7 +295,8 @@ SessionAction ProtocolStateMachine::take(const Additional& additional) {
     else
       step.detail = fmt::format(
           "additional config: {}{}",
-          additional.other ? fmt::format("pipeline '{}' instead of '{}' ", choice->own->spec().name, current) : "",
+          additional.other ? fmt::format("pipeline '{}' instead of '{}' ", choice->as_written->spec().name, current)
+                           : "",
           choice->set_by_host);
     if (step.start) step.remark = "additional config: the host has set pipeline or parameters";
   }

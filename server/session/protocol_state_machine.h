@@ -18,7 +18,7 @@
 
 namespace echotrain::server {
 
-/// What the session has to do because of a message. At most one of fatal, start and closed is set.
+/// The action that a message asks of the session. At most one of fatal, start and closed is set.
 struct SessionAction {
   std::optional<protocol::Error> fatal;        ///< the session ends with this reason
   std::optional<protocol::Response> response;  ///< to be sent
@@ -37,7 +37,7 @@ class ProtocolStateMachine {
                        numerics::Resources& resources)
       : catalogue_(catalogue), limits_(limits), resources_(resources) {}
 
-  /// What is known of the client before it says anything. What it points to must outlive the state machine.
+  /// The facts that are known of the client before its first message. Its pointers must outlive the state machine.
   struct Client {
     std::string peer;                        ///< "10.1.2.3:4711", or what it is if it has no address
     std::string subject;                     ///< of its checked certificate; empty: it has none
@@ -46,42 +46,42 @@ class ProtocolStateMachine {
     bool needs_token = false;                ///< it must send one of them in a config text
   };
   void set_client(Client client);
-  /// As far as it is known: a token may still come with the config.
+  /// Returns the client's identity as far as it is known: a token may still come with the config.
   const Identity& identity() const { return identity_; }
 
-  /// A token is required, and none that is known has come.
+  /// True if a token is required and no valid one has come.
   bool needs_token() const { return client_.needs_token && !token_known_; }
-  /// Whether a config text of this beginning may be read: it has a token that is known, or none is required. Nothing
-  /// else of it is read.
+  /// True if a config text that begins so may be read: it has a valid token, or none is required. Looks only for the
+  /// token.
   bool may_read(std::string_view config_text);
-  /// What a client without such a token hears, whether it has none or a wrong one.
+  /// Returns the error for a client without a valid token: the same for a missing and for a wrong one.
   static protocol::Error unauthorized();
 
   SessionAction handle(const protocol::Message& message);
 
-  /// What a config text says.
+  /// The contents of a config text.
   struct Config {
     protocol::Result<PipelineCatalogue::Choice> choice;
     std::string token;
   };
   static Config read_config(const PipelineCatalogue& catalogue, std::string_view text);
-  /// Whether a config may come now.
+  /// True if a config may come now.
   bool expects_config() const { return state_ == State::config && !config_came_; }
-  /// Like handle(), for a config text that read_config() has read on another thread because that takes long.
+  /// Does the work of handle() for a config text that read_config() has read on another thread.
   SessionAction take(const Config& config);
-  /// Whether a header may come now, and is of use.
+  /// True if a header may come now and is of use.
   bool expects_header() const;
-  /// Like handle(), for a header that was parsed on another thread. Precondition: expects_header().
+  /// Does the work of handle() for a header that was parsed on another thread. Precondition: expects_header().
   SessionAction take(protocol::Result<protocol::Header> header);
 
   enum class State { config, header, data, flush };
   State state() const { return state_; }
-  /// Why a message cannot be taken, if its id alone shows that: data that come before the header. Without this check, a
-  /// client could take hours to send 1 GiB of them.
+  /// Returns the error for a message that its id alone rules out: data before the header. Without this check, a client
+  /// could take hours to send 1 GiB of them.
   std::optional<protocol::Error> refusal_of(std::uint16_t id) const;
-  /// Whether this TEXT may be a host's JSON, which read_additional() reads, on any thread, and take() then takes.
+  /// True if this TEXT may be a host's JSON. read_additional() reads that on any thread; take() then applies it.
   bool expects_additional(const std::string& text) const;
-  /// What a host's JSON after the header changes.
+  /// The changes that a host's JSON after the header asks for.
   struct Additional {
     std::optional<protocol::Result<PipelineCatalogue::Choice>> choice{};  ///< nothing: all stays as it is
     bool other = false;                                                   ///< it is another pipeline
@@ -89,19 +89,19 @@ class ProtocolStateMachine {
   };
   Additional read_additional(const std::string& text) const;
   SessionAction take(const Additional& additional);
-  /// The text that answers a query. Any thread may call it.
+  /// Returns the text that answers a query. Any thread may call it.
   std::string answer(const protocol::Query& query) const;
-  /// Whether the answer tells what scans have left, which may have to be read from a disk.
+  /// True if the answer is about noise or reference lines of earlier scans, which may have to be read from a disk.
   static bool asks_of_scans(const protocol::Query& query);
-  /// Whether it may be long, and take long to make.
+  /// True if the answer may be long and take long to make.
   static bool is_long(const protocol::Query& query);
 
-  /// In state data, a readout, waveform or image needs no handle(): call this instead.
+  /// Notes a readout, waveform or image in state data; replaces handle() there.
   void data_came() { data_came_ = true; }
-  /// The client has named a pipeline that it may use, or its header stands for one: from here on it has a session.
+  /// True once the client has named a pipeline that it may use, or its header stands for one: it may have a session.
   bool admissible() const { return choice_ && *choice_; }
-  /// Why the client's config cannot be used, if so. The client is told when its header comes; a client that sends CLOSE
-  /// instead must not be told (a Gadgetron client would abort).
+  /// Returns the error of a config that cannot be used. The client is told when its header comes; a client that sends
+  /// CLOSE instead must not be told (a Gadgetron client would abort).
   std::optional<protocol::Error> config_error() const;
 
  private:

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kDrainBytes = 64 << 10;
 constexpr std::chrono::milliseconds kCatchUp{2};
 
-/// What a capture leaves is found by replays of its client's captures only.
+/// Returns the identity of a replayed session: it finds only what replays of the same client's captures have left.
 std::string replay_of(const std::string& capture) {
   const std::string owner = capture_owner(capture);
   return owner.empty() ? "replay" : "replay of " + owner;
@@ -137,12 +137,12 @@ void Reader::count(std::size_t n) {
   connection_.status->last_activity = Clock::now();
 }
 
-// Whether the scan takes nothing for the moment, and what comes can go to the raw capture alone.
+// True if the scan takes nothing for the moment and its input can go to the raw capture alone.
 bool Reader::may_spill() const {
   return !capture_.full() && !spill_.active() && scan_.input_full() && scan_.started() && capture_.can_spill();
 }
 
-// Whether the socket must be held back.
+// True if the socket must be held back.
 bool Reader::must_wait() const {
   if (capture_.full()) return true;
   if (spill_.active())

@@ -33,7 +33,7 @@ class Reader {
   };
   explicit Reader(const Parts& parts);
 
-  /// The handshake, the measurement, and what still comes after the session's end was decided.
+  /// Reads the handshake, the measurement, and the bytes that come after the session's end was decided.
   asio::awaitable<void> read();
 
   std::uint64_t bytes() const { return bytes_; }  ///< of the measurement

@@ -80,8 +80,9 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   place_granted();
   const Environment& environment = connection_.environment;
   const config::ServerOptions& options = connection_.options;
-  own_ = environment.catalogue.offers(request.plan);
-  meter_ = environment.metrics->scan(own_ ? request.plan->spec().name : Metrics::kInline, connection_.status);
+  servers_pipeline_ = environment.catalogue.offers(request.plan);
+  meter_ =
+      environment.metrics->scan(servers_pipeline_ ? request.plan->spec().name : Metrics::kInline, connection_.status);
   at_ = {admission_.place().backend(),
          admission_.place().device(),
          admission_.place().others(),
@@ -175,7 +176,7 @@ void ScanRunner::pause() {
 
 // Memory that is used cannot be lent.
 void ScanRunner::end_borrowing(bool idle) {
-  if (gives_way_ || !admission_.is_to_end(idle)) return;
+  if (gives_way_ || !admission_.must_end(idle)) return;
   gives_way_ = true;
   connection_.fail(
       {"budget", fmt::format("{} for {} s (pause_s), the scans of this address have more than its part of it, and {}",
@@ -186,7 +187,7 @@ void ScanRunner::end_borrowing(bool idle) {
 }
 
 void ScanRunner::end_crawling() {
-  if (gives_way_ || !worker_ || !admission_.is_to_end_crawling()) return;
+  if (gives_way_ || !worker_ || !admission_.must_end_crawling()) return;
   gives_way_ = true;
   connection_.fail(
       {"budget",
@@ -338,7 +339,7 @@ void ScanRunner::report(ScanSummary& summary) const {
     return;
   }
   worker_->report(summary);
-  if (!own_) summary.pipeline = Metrics::kInline;
+  if (!servers_pipeline_) summary.pipeline = Metrics::kInline;
 }
 
 }  // namespace echotrain::server

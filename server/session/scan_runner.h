@@ -20,14 +20,14 @@
 
 namespace echotrain::server {
 
-/// Runs at most one scan at a time. A FIRE client may name another pipeline in the message after the header, in a write
-/// of its own: a scan is on trial until the next message shows that it stays. Meanwhile the client hears neither its
-/// texts nor that it has failed. A scan without data for pause_s gives its place back and regains it, with its state,
-/// when data come again. A scan that works and shows no step for max_step_s hangs: the session ends without it. For the
-/// session's strand.
+/// Runs at most one scan at a time. A new scan is on trial until the next message shows that it stays, because a FIRE
+/// client may name another pipeline in the message after the header; during the trial the client gets neither the
+/// scan's texts nor its failure. A scan without data for pause_s gives its place back and regains it, with its state,
+/// when data come again. A scan that computes and makes no step for max_step_s hangs: the session ends without it. For
+/// the session's strand.
 class ScanRunner {
  public:
-  /// Both outlive this.
+  /// Both arguments must outlive this.
   ScanRunner(Connection& connection, Watchdog& watchdog);
 
   /// Ends the scan that runs, if any, and asks for memory and then for a place for `request`. Afterwards both are
@@ -49,7 +49,7 @@ class ScanRunner {
   bool busy() const;
   /// True if input has to wait (back-pressure): the scan is busy, or far too many messages wait for the client.
   bool input_full() const { return busy() || connection_.outbox->flooded(); }
-  /// True if the scan has enough to do for a moment, in which it is better not to read more.
+  /// True if the scan has so much queued that it is better not to read more for a moment.
   bool queue_exceeds_cache() const { return worker_ && worker_->queue_exceeds_cache(); }
   std::size_t queued_bytes() const { return worker_ ? worker_->queued_bytes() : 0; }  ///< that wait for the pipeline
   std::size_t queued_payload_bytes() const { return worker_ ? worker_->queued_payload_bytes() : 0; }  ///< of these
@@ -60,7 +60,7 @@ class ScanRunner {
   asio::awaitable<void> finish();
   /// Stops as soon as possible.
   void cancel();
-  /// Gives up worker and place at once. Waits for the worker's thread, unless it hangs: then others keep both.
+  /// Gives up worker and place at once. Waits for the worker's thread, unless it hangs: then StuckScans keeps both.
   void abandon();
 
   /// Adds the scan's counts to `summary`. Precondition: finish() has returned.
@@ -93,7 +93,7 @@ class ScanRunner {
   std::optional<numerics::ProgressAge> progress_;  // of the newest worker
   bool hangs_ = false;                             // the newest worker hangs
   ScanPlace at_;                                   // where the worker runs
-  bool own_ = false;                               // the pipeline is one of the server's, not its client's
+  bool servers_pipeline_ = false;                  // the pipeline is one of the server's, not its client's
   bool on_trial_ = false;
   bool paused_ = false;       // the worker does nothing until it has its place again
   bool gives_way_ = false;    // the scan is to end, because others wait for its memory

@@ -42,13 +42,13 @@ class Session : public std::enable_shared_from_this<Session> {
   void start();
   /// Tells the client, instead of start(), why it is not served, and ends.
   void refuse(protocol::Error reason);
-  /// Ends the connection without a word. Any thread may call this and the three members below.
+  /// Ends the connection without a message. Any thread may call this and the three members below.
   void drop();
   /// Ends the session with fatal `shutdown` if it runs no scan, or if `now`.
   void shut_down(bool now);
   /// Stops its scan, and ends the session with this reason.
   void stop(protocol::Error reason);
-  /// Does the same without a word and without waiting for the client.
+  /// Does the same without a message and without waiting for the client.
   void cut_off(std::string why);
   const asio::any_io_executor& executor() const { return connection_.strand; }
   /// Returns "complete", or what the summary calls the reason why the session ended. Valid once it has ended.

@@ -24,7 +24,7 @@ namespace echotrain::server {
 /// server captures nothing. For the session's strand.
 class SessionCapture {
  public:
-  /// Both outlive this.
+  /// Both arguments must outlive this.
   SessionCapture(Connection& connection, const ProtocolStateMachine& state_machine);
   ~SessionCapture();  ///< keeps a capture that was not finished
   SessionCapture(const SessionCapture&) = delete;

@@ -19,9 +19,9 @@
 
 namespace echotrain::server {
 
-/// Spares a scanner that is faster than the pipeline the back-pressure: while the input queue is full, or the scan
-/// waits for its place, the Reader gives what comes to the raw capture only. A coroutine of the Spill's reads it back
-/// from there as the pipeline finds room. For the session's strand.
+/// Lets a scanner that is faster than the pipeline send on, without back-pressure: while the input queue is full, or
+/// the scan waits for its place, the Reader gives what comes to the raw capture only. A coroutine of the Spill reads it
+/// back from there when the pipeline has room. For the session's strand.
 class Spill {
  public:
   /// Starts a coroutine of the session's; `ended` is called at its end, also after an exception.
@@ -36,7 +36,7 @@ class Spill {
 
   /// Returns room for bytes of the client that bypass the message handler, which is the reading-back coroutine's.
   std::span<std::byte> room();
-  /// Says that `n` bytes of room() have been filled. Returns them where they lie.
+  /// Notes that `n` bytes of room() have been filled, and returns them where they lie.
   protocol::Payload commit(std::size_t n);
   /// Frees room(), which is not needed for the moment.
   void free_room() { slab_.reset(); }

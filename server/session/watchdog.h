@@ -30,45 +30,46 @@ class Watchdog {
   /// Ends the session if a deadline has passed at `now`. watch() calls this several times in the shortest timeout.
   void check(Clock::time_point now);
 
-  /// A read from the socket is under way (true) or has returned.
+  /// Notes that a read from the socket is under way (true) or has returned.
   void set_reading(bool reading) { reading_ = reading; }
-  /// Whose fault it is that the session takes no bytes: the client's when it does not read the answers to its queries.
+  /// The party at fault when the session takes no bytes: the client if it does not read the answers to its queries.
   enum class Fault { server, client };
-  /// The session stops taking bytes from the socket, and the client has to read what it is sent.
+  /// Notes that the session stops taking bytes from the socket; the client then has to read what it is sent.
   void hold_back(Clock::time_point now = Clock::now(), Fault fault = Fault::server);
-  /// The session takes bytes again. The time between does not count if that was the server's fault and a client that
-  /// has sent its header.
+  /// Notes that the session takes bytes again. The time between does not count if it was the server's fault and the
+  /// client has sent its header.
   void release(Clock::time_point now = Clock::now());
   bool holds_back() const { return held_since_.has_value(); }
   /// While input goes to the capture only, the client is not watched, and the time does not count. A client that sends
   /// (almost) nothing for idle_timeout_s meanwhile has to read what it is sent.
   void set_spilling(bool spilling, Clock::time_point now = Clock::now());
-  /// `bytes` more have gone to the capture only.
+  /// Notes that `bytes` more have gone to the capture only.
   void spilled(std::uint64_t bytes);
 
-  /// What a client has to send next.
+  /// The message that a client has to send next.
   enum class Awaited { config, header, data };
-  /// What the session knows after it has looked at the bytes that came.
+  /// The state of the input after the session has looked at the bytes that came.
   struct Received {
     Clock::time_point at;
     bool whole_message;         ///< at least one message was complete
     bool data;                  ///< at least one of them was a readout or an image
     std::size_t pending_bytes;  ///< of the partly received message
     Awaited awaited;
-    /// Why the config cannot be used: the client hears this when it falls silent.
+    /// The error of a config that cannot be used: the client is told it when it falls silent.
     std::optional<protocol::Error> config_error;
   };
   void received(Received state);
 
-  /// Samples that came in `bytes` are expanded to `plain` bytes.
+  /// Notes that samples that came in `bytes` are expanded to `plain` bytes.
   void compressed(std::uint64_t bytes, std::uint64_t plain);
 
   void write_begins();
-  /// `bytes` of the write under way have been given to the network.
+  /// Notes that `bytes` of the write under way have been given to the network.
   void wrote(std::uint64_t bytes) { written_ = bytes; }
   void write_ends() { write_.reset(); }
 
-  /// A scan waits for its place from `since` on. After wait_timeout_s the session ends and place_wait_over() is true.
+  /// Notes that a scan waits for its place from `since` on. After wait_timeout_s the session ends and place_wait_over()
+  /// is true.
   void place_wait_begins(Clock::time_point since);
   void place_wait_ends(Clock::time_point now = Clock::now());
   bool place_wait_over() const { return place_wait_over_; }
@@ -88,7 +89,7 @@ class Watchdog {
   /// Calls `look` at each look at the clock, also when the peer is lost.
   void on_look(std::function<void(Clock::time_point)> look) { look_ = std::move(look); }
 
-  /// All is said: the peer has drain_timeout_s to hang up.
+  /// Notes that the last message has been sent: the peer has drain_timeout_s to hang up.
   void drain_begins();
   bool draining() const { return drain_until_.has_value(); }
   bool drain_over() const { return drain_over_; }

@@ -19,9 +19,9 @@ namespace echotrain::server {
 /// first, then one of each kind, then, on GPUs, transforms of likely lengths, then the others. Chains that are equal
 /// are run once.
 ///
-/// It works only while no scan has had a place, and stops within what it does as soon as one gets a place: that step
-/// comes again when all is quiet. Its memory is bounded, counts in the server's budget without a reservation, and is
-/// freed after each step, but for what pools keep. It ends after `most_time` in all. Its thread goes after all others.
+/// It works only while no scan has a place. When one gets a place, it breaks off its step, and repeats it when no scan
+/// has a place again. Its memory is bounded, counts in the server's budget without a reservation, and is freed after
+/// each step, but for what pools keep. It ends after `most_time` in all. Its thread goes after all others.
 class WarmUp {
  public:
   static constexpr std::chrono::milliseconds kQuiet{50};      ///< without a scan, before it goes on

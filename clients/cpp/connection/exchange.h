@@ -1,5 +1,4 @@
-// An exchange is one scan over one connection: a thread that sends, a thread that receives, and events for whoever
-// waits.
+// An exchange is one scan over one connection: a thread that sends, a thread that receives, and events for its caller.
 #pragma once
 
 #include <atomic>

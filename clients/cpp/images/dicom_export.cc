@@ -18,19 +18,19 @@ namespace {
 
 using protocol::dicom::DicomError;
 
-/// The place of an image among its series' others.
-struct Place {
+/// The key by which the images of a series are sorted.
+struct SortKey {
   std::tuple<int, int, int, int, int> counters;
   double along_normal = 0;
   std::size_t number = 0;
   std::int64_t planes = 1;
 
-  bool operator<(const Place& other) const {
+  bool operator<(const SortKey& other) const {
     return std::tie(counters, along_normal, number) < std::tie(other.counters, other.along_normal, other.number);
   }
 };
 
-Place place_of(const protocol::ImageHeader& head, std::size_t number) {
+SortKey sort_key_of(const protocol::ImageHeader& head, std::size_t number) {
   const auto geometry = protocol::dicom::plane_geometry(head, 0);
   const auto& [r, c, p] = std::tie(geometry.row, geometry.column, geometry.position);
   const double along =
@@ -58,27 +58,27 @@ std::string digest_with(const std::string& before, const protocol::Image& image)
 
 std::size_t export_dicom(const protocol::DatasetReader& reader, const std::string& series, bool patient,
                          const std::filesystem::path& folder) {
-  std::vector<Place> places;
+  std::vector<SortKey> keys;
   std::string content;
   std::size_t number = 0;
   std::size_t written = 0;
   try {
     for (; number < reader.images(series); ++number) {
       const protocol::Image image = reader.image(series, number);
-      places.push_back(place_of(image.head, number));
+      keys.push_back(sort_key_of(image.head, number));
       content = digest_with(content, image);
     }
-    std::sort(places.begin(), places.end());
+    std::sort(keys.begin(), keys.end());
     const auto study = protocol::dicom::read_study(reader.header_xml(), patient, content);
     std::int64_t instance = 1;
-    for (const Place& place : places) {
-      number = place.number;
+    for (const SortKey& key : keys) {
+      number = key.number;
       const auto write = [&](protocol::dicom::Instance&& one) {
         write_file(folder / fmt::format("{}_{:03}{}.dcm", series, number, one.name), one.bytes);
         ++written;
       };
       protocol::dicom::to_dicom(reader.image(series, number), {study, content}, instance, write);
-      instance += place.planes;
+      instance += key.planes;
     }
   } catch (const DicomError& error) {
     throw std::runtime_error(fmt::format("series '{}', image {}: {}", series, number, error.what()));

@@ -1,4 +1,4 @@
-// The recon parts are what reconstructions of files and of streams have in common.
+// The common parts of reconstructions of files and of streams.
 #pragma once
 
 #include <iosfwd>

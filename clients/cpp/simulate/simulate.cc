@@ -155,8 +155,8 @@ class Scanner {
     measure(frame, list);
     for (int slice = 0; slice < options_.slices; ++slice) {
       for (std::size_t i = 0; i < list.size(); ++i) {
-        const Place place{frame, slice, i == 0, i + 1 == list.size(), reference};
-        for (int contrast = 0; contrast < options_.contrasts; ++contrast) readout(place, list[i], contrast);
+        const Position position{frame, slice, i == 0, i + 1 == list.size(), reference};
+        for (int contrast = 0; contrast < options_.contrasts; ++contrast) readout(position, list[i], contrast);
       }
     }
   }
@@ -179,14 +179,15 @@ class Scanner {
     });
   }
 
-  struct Place {
+  /// The position of a readout in the scan.
+  struct Position {
     int frame, slice;
     bool first, last;  // of the slice's readouts
     bool reference;    // before the first frame
   };
 
-  void readout(const Place& place, const AcquiredReadout& acquired, int contrast) {
-    const int r = acquired.readout, slice = place.slice, frame = place.frame;
+  void readout(const Position& position, const AcquiredReadout& acquired, int contrast) {
+    const int r = acquired.readout, slice = position.slice, frame = position.frame;
     const int trajectory_dims = scan_.cartesian() ? 0 : scan_.weighted() ? 3 : scan_.dims();
     const auto [shot, partition] = scan_.steps(r);
     // All echoes of a readout come within one repetition time.
@@ -198,17 +199,17 @@ class Scanner {
     place_slice(head, options_, slice);
     head.idx.contrast = static_cast<std::uint16_t>(contrast);
     head.idx.repetition = static_cast<std::uint16_t>(frame);
-    const bool first = place.first, last = place.last;
+    const bool first = position.first, last = position.last;
     const bool many = options_.contrasts > 1, first_contrast = contrast == 0;
     const bool last_of_all =
-        last && slice == options_.slices - 1 && contrast == options_.contrasts - 1 && !place.reference;
+        last && slice == options_.slices - 1 && contrast == options_.contrasts - 1 && !position.reference;
     raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_ENCODE_STEP1);
     raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
     raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
     raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
     raise_flag(head, many && first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_CONTRAST);
     raise_flag(head, many && last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST);
-    raise_flag(head, first && slice == 0 && first_contrast && !place.reference,
+    raise_flag(head, first && slice == 0 && first_contrast && !position.reference,
                ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
     raise_flag(head, last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
     raise_flag(head, last_of_all && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);

@@ -27,7 +27,7 @@ numerics::Shape of_items(std::int64_t items, const numerics::Shape& image) {
 
 }  // namespace
 
-CgSenseOfEquations::Place::Place(Scan& scan, const numerics::Shape& extents, const numerics::FixedCgOptions& options)
+CgSenseOfEquations::Series::Series(Scan& scan, const numerics::Shape& extents, const numerics::FixedCgOptions& options)
     : solver(scan.compute, extents, options),
       like(scan, kMostUnlikeLines),
       image(extents),
@@ -35,15 +35,15 @@ CgSenseOfEquations::Place::Place(Scan& scan, const numerics::Shape& extents, con
 
 void CgSenseOfEquations::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
-CgSenseOfEquations::Place& CgSenseOfEquations::place_for(const NormalEquations& equations) {
+CgSenseOfEquations::Series& CgSenseOfEquations::series_of(const NormalEquations& equations) {
   const numerics::Shape& image = equations.matrix->image();
   FrameKey key = equations.frame->key;
   key.repetition = key.phase = 0;
-  auto found = places_.find(key);
-  if (found == places_.end()) {
+  auto found = series_.find(key);
+  if (found == series_.end()) {
     const numerics::FixedCgOptions solver{
         .iterations = static_cast<int>(options_.iterations), .previous = options_.lambda, .size = options_.tikhonov};
-    found = places_.try_emplace(key, *scan_, image, solver).first;
+    found = series_.try_emplace(key, *scan_, image, solver).first;
   }
   if (!(found->second.image == image))
     throw ClientError(fmt::format("cg_sense_realtime: a frame has a matrix of {}, but the frames before had {}",
@@ -51,41 +51,41 @@ CgSenseOfEquations::Place& CgSenseOfEquations::place_for(const NormalEquations& 
   return found->second;
 }
 
-void CgSenseOfEquations::begin_mean(Place& place, const numerics::Shape& right) {
+void CgSenseOfEquations::begin_mean(Series& series, const numerics::Shape& right) {
   const std::int64_t coils = right[0];
   require_coils_for_maps(kName, coils);
   numerics::Context& compute = scan_->compute;
   const numerics::Shape all{coils + 1, right[1], right[2], right[3]};
-  place.next = compute.allocate<cfloat>(all);
-  place.mean = compute.zeros<cfloat>(all);
-  place.maps = compute.allocate<cfloat>(right);
+  series.next = compute.allocate<cfloat>(all);
+  series.mean = compute.zeros<cfloat>(all);
+  series.maps = compute.allocate<cfloat>(right);
   // The point lies in the middle, so that its k-space, as middle_of_kspace() makes it, is 1 everywhere.
-  place.point = compute.zeros<cfloat>({right[1], right[2], right[3]});
+  series.point = compute.zeros<cfloat>({right[1], right[2], right[3]});
   const std::int64_t middle = ((right[1] / 2) * right[2] + right[2] / 2) * right[3] + right[3] / 2;
-  const auto value = static_cast<cfloat>(static_cast<float>(place.point.size()));
-  compute.copy<cfloat>(numerics::HostView<const cfloat>(&value, {1}), place.point.view().part(middle, {1}));
+  const auto value = static_cast<cfloat>(static_cast<float>(series.point.size()));
+  compute.copy<cfloat>(numerics::HostView<const cfloat>(&value, {1}), series.point.view().part(middle, {1}));
   const Array<cfloat> ones = middle_of_kspace(
-      compute, Array<cfloat>(place.point.memory(), {1, right[1], right[2], right[3]}), options_.calibration);
-  place.ones = Array<cfloat>(ones.memory(), {ones.shape()[1], ones.shape()[2], ones.shape()[3]});
+      compute, Array<cfloat>(series.point.memory(), {1, right[1], right[2], right[3]}), options_.calibration);
+  series.ones = Array<cfloat>(ones.memory(), {ones.shape()[1], ones.shape()[2], ones.shape()[3]});
 }
 
-void CgSenseOfEquations::add_to_mean(Place& place, const NormalEquations& equations, double share) {
+void CgSenseOfEquations::add_to_mean(Series& series, const NormalEquations& equations, double share) {
   numerics::Context& compute = scan_->compute;
   const auto& n = equations.right.shape();
-  if (!place.mean) begin_mean(place, n);
-  if (place.mean.shape()[0] != n[0] + 1)
+  if (!series.mean) begin_mean(series, n);
+  if (series.mean.shape()[0] != n[0] + 1)
     throw ClientError(fmt::format("cg_sense_realtime: the number of channels changes within a scan, from {} to {}",
-                                  place.mean.shape()[0] - 1, n[0]));
-  compute.copy<cfloat>(equations.right.cview(), place.next.view().part(0, n));
-  const numerics::Shape one = of_items(1, place.image);
-  equations.matrix->apply(compute, place.point.cview().reshaped(one), place.next.view().slice(n[0]).reshaped(one));
-  place.like.add_to_mean(place.next.cview(), place.mean.view());
-  place.density += share * (equations.matrix->diagonal() - place.density);
+                                  series.mean.shape()[0] - 1, n[0]));
+  compute.copy<cfloat>(equations.right.cview(), series.next.view().part(0, n));
+  const numerics::Shape one = of_items(1, series.image);
+  equations.matrix->apply(compute, series.point.cview().reshaped(one), series.next.view().slice(n[0]).reshaped(one));
+  series.like.add_to_mean(series.next.cview(), series.mean.view());
+  series.density += share * (equations.matrix->diagonal() - series.density);
 }
 
-void CgSenseOfEquations::make_maps(Place& place) {
+void CgSenseOfEquations::make_maps(Series& series) {
   numerics::Context& compute = scan_->compute;
-  const Array<cfloat> middle = middle_of_kspace(compute, place.mean, options_.calibration);
+  const Array<cfloat> middle = middle_of_kspace(compute, series.mean, options_.calibration);
   const auto& n = middle.shape();
   const std::int64_t coils = n[0] - 1;
   const numerics::Shape block{n[1], n[2], n[3]}, of_coils{coils, n[1], n[2], n[3]};
@@ -95,13 +95,13 @@ void CgSenseOfEquations::make_maps(Place& place) {
   compute.copy<cfloat>(middle.cview().part(0, of_coils), data.view().slice(0));
   for (std::int64_t c = 0; c < coils; ++c)
     compute.copy<cfloat>(middle.cview().slice(coils), densities.view().slice(0).slice(c));
-  const auto least = static_cast<float>(kLeastDensity * place.density);
+  const auto least = static_cast<float>(kLeastDensity * series.density);
   const auto floor = densities.view().slice(1);
-  for (std::int64_t c = 0; c < coils; ++c) compute.copy<cfloat>(place.ones.cview(), floor.slice(c));
+  for (std::int64_t c = 0; c < coils; ++c) compute.copy<cfloat>(series.ones.cview(), floor.slice(c));
   numerics::scale_lines(compute, {&least, {1}}, floor.reshaped({coils * n[1] * n[2], 1, n[3]}));
   Array<cfloat> even = compute.allocate<cfloat>(of_coils);
   numerics::combine(compute, densities.cview(), data.cview(), even.view().reshaped({1, coils, n[1], n[2], n[3]}));
-  adaptive_maps_of_middle(compute, std::move(even), static_cast<int>(options_.block), 0, place.maps);
+  adaptive_maps_of_middle(compute, std::move(even), static_cast<int>(options_.block), 0, series.maps);
 }
 
 /// Holds an operator: caches drop operators that nobody holds, and nobody waits here for the device, which still reads
@@ -117,46 +117,46 @@ void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilIma
   numerics::Context& compute = scan_->compute;
   if (equations.sets != 1)
     throw ClientError("cg_sense_realtime: it solves for one image, but coil_maps gives two sets of maps; use pcg");
-  Place& place = place_for(equations);
-  ++place.frames;
+  Series& series = series_of(equations);
+  ++series.frames;
   const auto& n = equations.right.shape();
   const numerics::Shape one{1, n[1], n[2], n[3]};
-  const auto right = place.solver.right().reshaped(one);
+  const auto right = series.solver.right().reshaped(one);
   const bool given = static_cast<bool>(equations.maps);
-  const double share = 1 / static_cast<double>(std::min(place.frames, options_.average));
-  place.like.take(equations.right.cview(), share);
-  place.like.forget(place.solver);
+  const double share = 1 / static_cast<double>(std::min(series.frames, options_.average));
+  series.like.take(equations.right.cview(), share);
+  series.like.forget(series.solver);
   if (given) {
     compute.copy<cfloat>(equations.right.cview(), right);
   } else {
-    add_to_mean(place, equations, share);
-    if (place.frames <= options_.average) make_maps(place);
-    numerics::combine(compute, place.maps.cview(), equations.right.cview(), right, /*divide=*/false);
+    add_to_mean(series, equations, share);
+    if (series.frames <= options_.average) make_maps(series);
+    numerics::combine(compute, series.maps.cview(), equations.right.cview(), right, /*divide=*/false);
   }
-  const Array<cfloat>& maps = given ? equations.maps : place.maps;
-  const auto of_coils = maps.cview().reshaped(of_items(maps.shape()[0], place.image));
-  if (const double largest = equations.matrix->largest(); largest != place.on_device) {
+  const Array<cfloat>& maps = given ? equations.maps : series.maps;
+  const auto of_coils = maps.cview().reshaped(of_items(maps.shape()[0], series.image));
+  if (const double largest = equations.matrix->largest(); largest != series.on_device) {
     const auto value = static_cast<float>(largest);
-    compute.copy<float>(numerics::HostView<const float>(&value, {1}), place.scale.view());
-    place.on_device = largest;
+    compute.copy<float>(numerics::HostView<const float>(&value, {1}), series.scale.view());
+    series.on_device = largest;
   }
-  place.solver.solve(
+  series.solver.solve(
       compute,
       [&](numerics::DeviceView<const cfloat> x, numerics::DeviceView<cfloat> y) {
         equations.matrix->apply_sense(compute, of_coils, x, y);
       },
-      place.scale.cview(), /*may_record=*/false);  // the next frame has another operator
+      series.scale.cview(), /*may_record=*/false);  // the next frame has another operator
   Array<cfloat> out = compute.allocate<cfloat>(one);
-  compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
+  compute.copy<cfloat>(series.solver.image().reshaped(one), out.view());
   hold(equations.matrix);
   emit({equations.frame, std::move(out)});
-  if (!given && place.frames > options_.average && maps_are_due(place.frames, options_.average, options_.refresh))
-    make_maps(place);
-  place.like.tell();
+  if (!given && series.frames > options_.average && maps_are_due(series.frames, options_.average, options_.refresh))
+    make_maps(series);
+  series.like.tell();
 }
 
 void CgSenseOfEquations::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
-  for (auto& [key, place] : places_) place.like.tell_at_end();
+  for (auto& [key, series] : series_) series.like.tell_at_end();
 }
 
 }  // namespace echotrain

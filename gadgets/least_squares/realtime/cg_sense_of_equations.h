@@ -45,9 +45,9 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
   void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
-  /// The state that frames of one place leave to the next.
-  struct Place {
-    Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
+  /// The state of a series, frames that differ in repetition or phase only: each leaves it to the next.
+  struct Series {
+    Series(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
     SpikeRejection like;
     numerics::Shape image;
@@ -65,15 +65,15 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
     std::shared_ptr<const numerics::NormalOperator> matrix;
     std::shared_ptr<std::atomic<bool>> done;
   };
-  Place& place_for(const NormalEquations& equations);
+  Series& series_of(const NormalEquations& equations);
   void hold(std::shared_ptr<const numerics::NormalOperator> matrix);
-  void begin_mean(Place& place, const numerics::Shape& right);
-  void add_to_mean(Place& place, const NormalEquations& equations, double share);
-  void make_maps(Place& place);
+  void begin_mean(Series& series, const numerics::Shape& right);
+  void add_to_mean(Series& series, const NormalEquations& equations, double share);
+  void make_maps(Series& series);
 
   Options options_;
   Scan* scan_ = nullptr;
-  std::map<FrameKey, Place> places_;
+  std::map<FrameKey, Series> series_;
   std::deque<InUse> in_use_;  // oldest first
 };
 

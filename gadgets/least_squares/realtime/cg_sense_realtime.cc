@@ -19,8 +19,8 @@ numerics::Shape doubled(const numerics::Shape& image) {
   return out;
 }
 
-/// The key that frames of one place share.
-FrameKey place_of(FrameKey key) {
+/// The key that the frames of a series share.
+FrameKey series_key(FrameKey key) {
   key.repetition = key.phase = 0;
   return key;
 }
@@ -35,7 +35,7 @@ CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::
       matrix(compute, image, coil_count),
       right(compute.allocate<cfloat>({coil_count, 1, image[0], image[1]})) {}
 
-CgSenseRealtime::Place::Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options)
+CgSenseRealtime::Series::Series(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options)
     : solver(scan.compute, image, options), like(scan, SpikeRejection::kMostUnlikeSamples) {}
 
 void CgSenseRealtime::start(const protocol::Header& header, Scan& scan) {
@@ -77,20 +77,20 @@ CgSenseRealtime::Workshop& CgSenseRealtime::workshop_for(std::uint16_t encoding,
       .first->second;
 }
 
-CgSenseRealtime::Place& CgSenseRealtime::place_for(const FrameKey& key, const Workshop& workshop) {
-  if (const auto found = places_.find(key); found != places_.end()) return found->second;
+CgSenseRealtime::Series& CgSenseRealtime::series_of(const FrameKey& key, const Workshop& workshop) {
+  if (const auto found = series_.find(key); found != series_.end()) return found->second;
   const numerics::FixedCgOptions solver{
       .iterations = static_cast<int>(options_.iterations), .previous = options_.lambda, .size = options_.tikhonov};
-  Place& place = places_.try_emplace(key, *scan_, geometries_.at(key.encoding).extents(), solver).first->second;
-  place.mean = scan_->compute.zeros<cfloat>(workshop.right.shape());
-  place.maps = scan_->compute.allocate<cfloat>(workshop.right.shape());
-  return place;
+  Series& series = series_.try_emplace(key, *scan_, geometries_.at(key.encoding).extents(), solver).first->second;
+  series.mean = scan_->compute.zeros<cfloat>(workshop.right.shape());
+  series.maps = scan_->compute.allocate<cfloat>(workshop.right.shape());
+  return series;
 }
 
-void CgSenseRealtime::make_maps(Place& place) {
+void CgSenseRealtime::make_maps(Series& series) {
   numerics::Context& compute = scan_->compute;
-  adaptive_maps_of_middle(compute, middle_of_kspace(compute, place.mean, options_.calibration),
-                          static_cast<int>(options_.block), 0, place.maps);
+  adaptive_maps_of_middle(compute, middle_of_kspace(compute, series.mean, options_.calibration),
+                          static_cast<int>(options_.block), 0, series.maps);
 }
 
 void CgSenseRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
@@ -148,7 +148,7 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   const ImageGeometry& geometry = geometries_.at(key.encoding);
   const std::int64_t coils = open.data.shape()[1];
   Workshop& workshop = workshop_for(key.encoding, coils);
-  Place& place = place_for(place_of(key), workshop);
+  Series& series = series_of(series_key(key), workshop);
   const numerics::Shape image = geometry.extents(), of_coils = geometry.extents(coils);
 
   const auto coordinates = open.coordinates.cview().part(0, {open.count, 2});
@@ -159,31 +159,31 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   workshop.matrix.take(compute);
   ++scan_->numbers.operators_made;
 
-  const std::int64_t so_far = std::min(++place.frames, options_.average);
-  place.like.take(workshop.right.cview(), 1 / static_cast<double>(so_far));
-  place.like.add_to_mean(workshop.right.cview(), place.mean.view());
-  place.like.forget(place.solver);
-  if (place.frames <= 2) make_maps(place);  // the first frame may have had no signal
+  const std::int64_t so_far = std::min(++series.frames, options_.average);
+  series.like.take(workshop.right.cview(), 1 / static_cast<double>(so_far));
+  series.like.add_to_mean(workshop.right.cview(), series.mean.view());
+  series.like.forget(series.solver);
+  if (series.frames <= 2) make_maps(series);  // the first frame may have had no signal
 
   const numerics::Shape one{1, 1, image[0], image[1]};
-  numerics::combine(compute, place.maps.cview(), workshop.right.cview(), place.solver.right().reshaped(one),
+  numerics::combine(compute, series.maps.cview(), workshop.right.cview(), series.solver.right().reshaped(one),
                     /*divide=*/false);
-  place.solver.solve(
+  series.solver.solve(
       compute,
       [&](numerics::DeviceView<const cfloat> x, numerics::DeviceView<cfloat> y) {
-        workshop.matrix.apply_sense(compute, place.maps.cview().reshaped(of_coils), x, y);
+        workshop.matrix.apply_sense(compute, series.maps.cview().reshaped(of_coils), x, y);
       },
       workshop.matrix.largest(), workshop.matrix.can_be_recorded());
   Array<cfloat> out = compute.allocate<cfloat>(one);
-  compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
+  compute.copy<cfloat>(series.solver.image().reshaped(one), out.view());
   emit({frame, std::move(out)});
-  if (place.frames > 2 && maps_are_due(place.frames, options_.average, options_.refresh))
-    make_maps(place);  // for the frames after this one
-  place.like.tell();
+  if (series.frames > 2 && maps_are_due(series.frames, options_.average, options_.refresh))
+    make_maps(series);  // for the frames after this one
+  series.like.tell();
 }
 
 void CgSenseRealtime::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
-  for (auto& [key, place] : places_) place.like.tell_at_end();
+  for (auto& [key, series] : series_) series.like.tell_at_end();
 }
 
 }  // namespace echotrain

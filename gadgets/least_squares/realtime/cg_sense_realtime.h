@@ -53,9 +53,9 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
     numerics::FrameToeplitz matrix;
     Array<cfloat> right;  // [coil, z, y, x]: F^H W d of the frame
   };
-  /// The state that frames of one place leave to the next.
-  struct Place {
-    Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
+  /// The state of a series, frames that differ in repetition or phase only: each leaves it to the next.
+  struct Series {
+    Series(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
     SpikeRejection like;
     Array<cfloat> mean, maps;  // [coil, z, y, x]
@@ -73,15 +73,15 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   void add(Open& open, Samples&& samples);
   void reconstruct(const Open& open, const std::shared_ptr<const Frame>& frame, const Emit<CoilImages>& emit);
   Workshop& workshop_for(std::uint16_t encoding, std::int64_t coils);
-  Place& place_for(const FrameKey& key, const Workshop& workshop);
-  void make_maps(Place& place);
+  Series& series_of(const FrameKey& key, const Workshop& workshop);
+  void make_maps(Series& series);
 
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   std::vector<numerics::NufftOptions> of_data_, of_lags_;  // per encoding
   std::map<std::uint16_t, Workshop> workshops_;            // by encoding
-  std::map<FrameKey, Place> places_;
+  std::map<FrameKey, Series> series_;
   std::map<std::uint64_t, Open> open_;  // by frame
   std::int64_t usual_samples_ = 0;      // number in the previous frame
 };

@@ -49,7 +49,7 @@ CgSenseSms::Workshop::Workshop(numerics::Context& compute, const Space& space, s
   demodulation = compute.upload<cfloat>({back.data(), {m, m}});
 }
 
-CgSenseSms::Place::Place(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options)
+CgSenseSms::Series::Series(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options)
     : solver(scan.compute, {space.of.sms.slices, space.of.image[0], space.of.image[1]}, options),
       like(scan, SpikeRejection::kMostUnlikeSamples) {
   numerics::Context& compute = scan.compute;
@@ -95,15 +95,15 @@ CgSenseSms::Workshop& CgSenseSms::workshop_for(std::uint16_t encoding, std::int6
   return workshops_.try_emplace(encoding, scan_->compute, spaces_.at(encoding), coils).first->second;
 }
 
-CgSenseSms::Place& CgSenseSms::place_for(const FrameKey& key, std::int64_t coils) {
-  if (const auto found = places_.find(key); found != places_.end()) return found->second;
+CgSenseSms::Series& CgSenseSms::series_of(const FrameKey& key, std::int64_t coils) {
+  if (const auto found = series_.find(key); found != series_.end()) return found->second;
   const Space& space = spaces_.at(key.encoding);
   // The solver's scale is that of the mean over numbers, L over the number of slices.
   const auto m = static_cast<double>(space.of.sms.slices);
   const numerics::FixedCgOptions solver{.iterations = static_cast<int>(options_.iterations),
                                         .previous = m * options_.lambda,
                                         .size = m * options_.tikhonov};
-  return places_.try_emplace(key, *scan_, space, coils, solver).first->second;
+  return series_.try_emplace(key, *scan_, space, coils, solver).first->second;
 }
 
 /// Makes F_n^H W d and F_n^H W F_n for each number n.
@@ -134,29 +134,29 @@ void CgSenseSms::make_equations(const SmsFrame& open, const Space& space, Worksh
 
 /// Adds the images of each slice, with the remains of the others, to their means, unless the frame is unlike earlier
 /// ones.
-void CgSenseSms::add_to_mean(const Space& space, Workshop& workshop, Place& place) {
+void CgSenseSms::add_to_mean(const Space& space, Workshop& workshop, Series& series) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t m = space.of.sms.slices;
   compute.copy<cfloat>(workshop.right.cview(), workshop.apart.view());
   numerics::apply_coil_matrix(compute, workshop.demodulation.cview(),
                               workshop.apart.view().reshaped({1, m, workshop.coils * space.of.image.size()}));
-  place.like.take(workshop.right.cview(), 1 / static_cast<double>(std::min(++place.frames, options_.average)));
+  series.like.take(workshop.right.cview(), 1 / static_cast<double>(std::min(++series.frames, options_.average)));
   for (std::int64_t slice = 0; slice < m; ++slice) {
-    Array<cfloat>& mean = place.mean[static_cast<std::size_t>(slice)];
-    place.like.add_to_mean(workshop.apart.cview().slice(slice).reshaped(mean.shape()), mean.view());
+    Array<cfloat>& mean = series.mean[static_cast<std::size_t>(slice)];
+    series.like.add_to_mean(workshop.apart.cview().slice(slice).reshaped(mean.shape()), mean.view());
   }
 }
 
-void CgSenseSms::make_maps(const Space& space, const Workshop& workshop, Place& place) {
+void CgSenseSms::make_maps(const Space& space, const Workshop& workshop, Series& series) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t m = space.of.sms.slices;
   for (std::int64_t slice = 0; slice < m; ++slice) {
     const auto at = static_cast<std::size_t>(slice);
-    adaptive_maps_of_middle(compute, middle_of_kspace(compute, place.mean[at], options_.calibration),
-                            static_cast<int>(options_.block), 0, place.maps[at]);
-    const auto turned = place.turned.view().slice(slice);
+    adaptive_maps_of_middle(compute, middle_of_kspace(compute, series.mean[at], options_.calibration),
+                            static_cast<int>(options_.block), 0, series.maps[at]);
+    const auto turned = series.turned.view().slice(slice);
     for (std::int64_t n = 0; n < m; ++n)
-      compute.copy<cfloat>(place.maps[at].cview().reshaped(turned.slice(n).shape()), turned.slice(n));
+      compute.copy<cfloat>(series.maps[at].cview().reshaped(turned.slice(n).shape()), turned.slice(n));
     numerics::apply_coil_matrix(compute, workshop.phases[at].cview(),
                                 turned.reshaped({1, m, workshop.coils * space.of.image.size()}));
   }
@@ -169,17 +169,17 @@ void CgSenseSms::reconstruct(const SmsFrame& open, const std::shared_ptr<const F
   key.repetition = key.phase = 0;
   const Space& space = spaces_.at(key.encoding);
   Workshop& workshop = workshop_for(key.encoding, open.coils());
-  Place& place = place_for(key, open.coils());
+  Series& series = series_of(key, open.coils());
   make_equations(open, space, workshop);
-  add_to_mean(space, workshop, place);
-  place.like.forget(place.solver);
-  if (place.frames <= 2) make_maps(space, workshop, place);  // the first frame may have had no signal
+  add_to_mean(space, workshop, series);
+  series.like.forget(series.solver);
+  if (series.frames <= 2) make_maps(space, workshop, series);  // the first frame may have had no signal
 
   const std::int64_t m = space.of.sms.slices, ny = space.of.image[0], nx = space.of.image[1];
   const numerics::Shape of_coils{m * workshop.coils, ny, nx};
-  const auto maps = place.turned.cview().reshaped({m * m * workshop.coils, ny, nx});
-  numerics::gather_from_coils(compute, maps, workshop.right.cview().reshaped(of_coils), place.solver.right(), m);
-  place.solver.solve(
+  const auto maps = series.turned.cview().reshaped({m * m * workshop.coils, ny, nx});
+  numerics::gather_from_coils(compute, maps, workshop.right.cview().reshaped(of_coils), series.solver.right(), m);
+  series.solver.solve(
       compute,
       [&](numerics::DeviceView<const cfloat> x, numerics::DeviceView<cfloat> y) {
         numerics::spread_to_coils(compute, maps, x, workshop.seen.view().reshaped(of_coils), m);
@@ -189,24 +189,24 @@ void CgSenseSms::reconstruct(const SmsFrame& open, const std::shared_ptr<const F
         numerics::gather_from_coils(compute, maps, workshop.returned.cview().reshaped(of_coils), y, m);
       },
       workshop.all.largest(), workshop.all.can_be_recorded());
-  give(space, place, *frame, emit);
-  if (place.frames > 2 && maps_are_due(place.frames, options_.average, options_.refresh))
-    make_maps(space, workshop, place);
-  place.like.tell();
+  give(space, series, *frame, emit);
+  if (series.frames > 2 && maps_are_due(series.frames, options_.average, options_.refresh))
+    make_maps(space, workshop, series);
+  series.like.tell();
 }
 
 void CgSenseSms::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
-  for (auto& [key, place] : places_) place.like.tell_at_end();
+  for (auto& [key, series] : series_) series.like.tell_at_end();
 }
 
 /// Emits each slice's image, with its number and its place.
-void CgSenseSms::give(const Space& space, Place& place, const Frame& frame, const Emit<CoilImages>& emit) {
+void CgSenseSms::give(const Space& space, Series& series, const Frame& frame, const Emit<CoilImages>& emit) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t m = space.of.sms.slices;
   const numerics::Shape one{1, 1, space.of.image[0], space.of.image[1]};
   for (std::int64_t slice = 0; slice < m; ++slice) {
     Array<cfloat> out = compute.allocate<cfloat>(one);
-    compute.copy<cfloat>(place.solver.image().slice(slice).reshaped(one), out.view());
+    compute.copy<cfloat>(series.solver.image().slice(slice).reshaped(one), out.view());
     emit({slices_.frame_of(frame, slice), std::move(out)});
   }
 }

@@ -81,9 +81,9 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
     Array<cfloat> demodulation;         // [slice, number]: exp(-i phi)
     std::vector<Array<cfloat>> phases;  // for each slice, [number, number], diagonal: exp(i phi)
   };
-  /// The state that frames of one place leave to the next.
-  struct Place {
-    Place(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options);
+  /// The state of a series, frames that differ in repetition or phase only: each leaves it to the next.
+  struct Series {
+    Series(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
     SpikeRejection like;
     std::vector<Array<cfloat>> mean, maps;  // for each slice: [coil, 1, y, x]
@@ -92,19 +92,19 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   };
 
   Workshop& workshop_for(std::uint16_t encoding, std::int64_t coils);
-  Place& place_for(const FrameKey& key, std::int64_t coils);
+  Series& series_of(const FrameKey& key, std::int64_t coils);
   void make_equations(const SmsFrame& open, const Space& space, Workshop& workshop);
-  void add_to_mean(const Space& space, Workshop& workshop, Place& place);
-  void make_maps(const Space& space, const Workshop& workshop, Place& place);
+  void add_to_mean(const Space& space, Workshop& workshop, Series& series);
+  void make_maps(const Space& space, const Workshop& workshop, Series& series);
   void reconstruct(const SmsFrame& open, const std::shared_ptr<const Frame>& frame, const Emit<CoilImages>& emit);
-  void give(const Space& space, Place& place, const Frame& frame, const Emit<CoilImages>& emit);
+  void give(const Space& space, Series& series, const Frame& frame, const Emit<CoilImages>& emit);
 
   Options options_;
   SmsScan slices_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
   std::map<std::uint16_t, Workshop> workshops_;  // by encoding
-  std::map<FrameKey, Place> places_;
+  std::map<FrameKey, Series> series_;
 };
 
 }  // namespace echotrain

@@ -10,7 +10,7 @@
 
 namespace echotrain {
 
-/// Detects outliers among the frames of one place (numerics::FrameLikeness). Waits for no device except at the scan's
+/// Detects outliers among the frames of one series (numerics::FrameLikeness). Waits for no device except at the scan's
 /// end.
 class SpikeRejection {
  public:

@@ -58,11 +58,11 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-/// The place of memory: the device or the host. Pinned host memory is copied to and from a device fast.
-enum class Place : std::uint8_t { device, pinned, pageable };
+/// The kind of memory: on the device or on the host. Pinned host memory is copied to and from a device fast.
+enum class MemoryKind : std::uint8_t { device, pinned, pageable };
 
 /// Contiguous elements owned elsewhere, for code that takes both kinds of memory: a HostView or a DeviceView converts
-/// to a View, which remembers the Place. All three are read-only for const T.
+/// to a View, which remembers the MemoryKind. All three are read-only for const T.
 template <class T>
 class View {
  public:
@@ -70,26 +70,26 @@ class View {
   // A view that may be written to converts to one that may be read. NOLINTBEGIN(google-explicit-constructor)
   template <class U>
   requires(std::is_same_v<const U, T>) View(View<U> other)
-      : data_(other.data()), shape_(other.shape()), place_(other.place()) {}
+      : data_(other.data()), shape_(other.shape()), kind_(other.memory_kind()) {}
   // NOLINTEND(google-explicit-constructor)
 
   T* data() const { return data_; }
   const Shape& shape() const { return shape_; }
   std::int64_t size() const { return data_ == nullptr ? 0 : shape_.size(); }
-  Place place() const { return place_; }
+  MemoryKind memory_kind() const { return kind_; }
 
  protected:
-  View(T* data, Shape shape, Place place) : data_(data), shape_(shape), place_(place) {}
+  View(T* data, Shape shape, MemoryKind kind) : data_(data), shape_(shape), kind_(kind) {}
 
  private:
   T* data_ = nullptr;
   Shape shape_;
-  Place place_ = Place::pageable;
+  MemoryKind kind_ = MemoryKind::pageable;
 };
 
 /// The common part of HostView and DeviceView. Self is one of them, of T.
 template <class Self, class T>
-class PlacedView : public View<T> {
+class ViewOfKind : public View<T> {
  public:
   /// The part at index i of the first axis.
   Self slice(std::int64_t i) const {
@@ -103,25 +103,26 @@ class PlacedView : public View<T> {
     return part(0, shape);
   }
   /// The elements from index `first` on, in the given shape.
-  Self part(std::int64_t first, Shape shape) const { return Self(this->data() + first, shape, this->place()); }
+  Self part(std::int64_t first, Shape shape) const { return Self(this->data() + first, shape, this->memory_kind()); }
 
  protected:
-  PlacedView() = default;
-  PlacedView(T* data, Shape shape, Place place) : View<T>(data, shape, place) {}
+  ViewOfKind() = default;
+  ViewOfKind(T* data, Shape shape, MemoryKind kind) : View<T>(data, shape, kind) {}
 };
 
 /// Elements that the CPU can read.
 template <class T>
-class HostView : public PlacedView<HostView<T>, T> {
-  using Base = PlacedView<HostView<T>, T>;
+class HostView : public ViewOfKind<HostView<T>, T> {
+  using Base = ViewOfKind<HostView<T>, T>;
 
  public:
   HostView() = default;
   /// Views ordinary memory of the process. For pinned memory, use HostArray::view().
-  HostView(T* data, Shape shape) : Base(data, shape, Place::pageable) {}
+  HostView(T* data, Shape shape) : Base(data, shape, MemoryKind::pageable) {}
   // NOLINTBEGIN(google-explicit-constructor)
   template <class U>
-  requires(std::is_same_v<const U, T>) HostView(HostView<U> other) : Base(other.data(), other.shape(), other.place()) {}
+  requires(std::is_same_v<const U, T>) HostView(HostView<U> other)
+      : Base(other.data(), other.shape(), other.memory_kind()) {}
   // NOLINTEND(google-explicit-constructor)
 
   T& operator[](std::int64_t i) const { return this->data()[i]; }
@@ -130,28 +131,28 @@ class HostView : public PlacedView<HostView<T>, T> {
   friend Base;
   template <class>
   friend class HostArray;
-  HostView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
+  HostView(T* data, Shape shape, MemoryKind kind) : Base(data, shape, kind) {}
 };
 
 /// Elements in the memory where a context computes. On the CPU backend this is host memory, which kernels read through
 /// data().
 template <class T>
-class DeviceView : public PlacedView<DeviceView<T>, T> {
-  using Base = PlacedView<DeviceView<T>, T>;
+class DeviceView : public ViewOfKind<DeviceView<T>, T> {
+  using Base = ViewOfKind<DeviceView<T>, T>;
 
  public:
   DeviceView() = default;
   /// `data` must be memory where the context computes; this is not checked.
-  explicit DeviceView(T* data, Shape shape) : Base(data, shape, Place::device) {}
+  explicit DeviceView(T* data, Shape shape) : Base(data, shape, MemoryKind::device) {}
   // NOLINTBEGIN(google-explicit-constructor)
   template <class U>
   requires(std::is_same_v<const U, T>) DeviceView(DeviceView<U> other)
-      : Base(other.data(), other.shape(), other.place()) {}
+      : Base(other.data(), other.shape(), other.memory_kind()) {}
   // NOLINTEND(google-explicit-constructor)
 
  private:
   friend Base;
-  DeviceView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
+  DeviceView(T* data, Shape shape, MemoryKind kind) : Base(data, shape, kind) {}
 };
 
 /// Shared memory and its shape: the common part of Array and HostArray. All copies share the memory.
@@ -199,17 +200,17 @@ template <class T>
 class HostArray : public OwnedMemory<HostArray<T>, T> {
  public:
   HostArray() = default;
-  /// `place` is pinned or pageable.
-  HostArray(std::shared_ptr<void> memory, Shape shape, Place place)
-      : OwnedMemory<HostArray<T>, T>(std::move(memory), shape), place_(place) {}
+  /// `kind` is pinned or pageable.
+  HostArray(std::shared_ptr<void> memory, Shape shape, MemoryKind kind)
+      : OwnedMemory<HostArray<T>, T>(std::move(memory), shape), kind_(kind) {}
 
-  HostView<T> view() { return HostView<T>(this->data(), this->shape(), place_); }
-  HostView<const T> view() const { return HostView<const T>(this->data(), this->shape(), place_); }
+  HostView<T> view() { return HostView<T>(this->data(), this->shape(), kind_); }
+  HostView<const T> view() const { return HostView<const T>(this->data(), this->shape(), kind_); }
   HostView<const T> cview() const { return view(); }
-  Place place() const { return place_; }
+  MemoryKind memory_kind() const { return kind_; }
 
  private:
-  Place place_ = Place::pageable;
+  MemoryKind kind_ = MemoryKind::pageable;
 };
 
 namespace cpu {

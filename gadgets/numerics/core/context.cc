@@ -225,10 +225,10 @@ void Context::fill_zero(void* data, std::size_t bytes) {
 }
 
 void Context::copy_bytes(Source from, Target to, std::size_t bytes) {
-  const bool by_cpu = !cuda() || from.place == Place::pageable || to.place == Place::pageable;
+  const bool by_cpu = !cuda() || from.kind == MemoryKind::pageable || to.kind == MemoryKind::pageable;
   const auto copy = [&](std::size_t at, std::size_t count) {
-    state_->device->copy({static_cast<const std::byte*>(from.memory) + at, from.place},
-                         {static_cast<std::byte*>(to.memory) + at, to.place}, count);
+    state_->device->copy({static_cast<const std::byte*>(from.memory) + at, from.kind},
+                         {static_cast<std::byte*>(to.memory) + at, to.kind}, count);
   };
   if (cuda() || bytes < kWorthSharing)
     in_pieces(bytes, by_cpu, copy);

@@ -42,14 +42,14 @@ struct ContextOptions {
   std::shared_ptr<MemoryAccount> account = {};
 };
 
-/// One end of a copy, source or target, and where its memory is.
+/// One end of a copy, source or target, and the kind of its memory.
 struct Source {
   const void* memory;
-  Place place;
+  MemoryKind kind;
 };
 struct Target {
   void* memory;
-  Place place;
+  MemoryKind kind;
 };
 
 /// One session's device, stream and memory. Not thread-safe except where a member says so. Operations on CUDA are
@@ -101,7 +101,7 @@ class Context {
   /// Allocates uninitialised host memory, pinned on CUDA. Fill it before the copies that read it are enqueued.
   template <class T>
   HostArray<T> allocate_host(Shape shape) {
-    return HostArray<T>(raw_host(bytes_of<T>(shape)), shape, cuda() ? Place::pinned : Place::pageable);
+    return HostArray<T>(raw_host(bytes_of<T>(shape)), shape, cuda() ? MemoryKind::pinned : MemoryKind::pageable);
   }
   /// Copies between any two places (host, device), in stream order. Sizes must be equal. Host memory that does not come
   /// from allocate_host() has been read when this returns.
@@ -110,7 +110,7 @@ class Context {
     if (from.size() != to.size())
       throw std::invalid_argument("copy " + from.shape().text() + " to " + to.shape().text());
     const auto bytes = static_cast<std::size_t>(from.size()) * sizeof(T);
-    copy_bytes({from.data(), from.place()}, {to.data(), to.place()}, bytes);
+    copy_bytes({from.data(), from.memory_kind()}, {to.data(), to.memory_kind()}, bytes);
   }
   /// Copies host elements to where this context computes.
   template <class T>
@@ -127,7 +127,7 @@ class Context {
   /// Moves an array to the host: on the CPU the same array, on CUDA an asynchronous copy.
   template <class T>
   HostArray<T> place_on_host(const Array<T>& array) {
-    if (!cuda()) return HostArray<T>(array.memory(), array.shape(), Place::pageable);
+    if (!cuda()) return HostArray<T>(array.memory(), array.shape(), MemoryKind::pageable);
     HostArray<T> host = allocate_host<T>(array.shape());
     copy<T>(array.view(), host.view());
     return host;

@@ -37,14 +37,14 @@ std::size_t open_slot() {
 /// A block's last bytes: its slot, and 48 bits that a block without one does not have but by chance.
 using Tag = std::uint64_t;
 
-/// What the allocator keeps before each block.
+/// The bytes that the allocator keeps before each block.
 constexpr std::size_t kChunkHead = sizeof(std::size_t);
 
-/// What is charged at once: larger than most blocks, and small against any bound.
+/// The bytes that are charged at once: larger than most blocks, and small against any bound.
 constexpr std::int64_t kGrain = 256 << 10;
 constexpr std::chrono::milliseconds kPatience{200};
 
-/// A number of this run of the program; 0 until the first account, and so until the first tag.
+/// A random number of this run of the program; 0 until the first account, and so until the first tag.
 constinit std::atomic<Tag> key = 0;
 
 void choose_key() {

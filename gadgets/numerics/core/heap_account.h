@@ -11,13 +11,13 @@
 
 namespace echotrain::numerics {
 
-/// Counts blocks that threads allocate with `new` while they are in one of its scopes, until somebody frees them, and
+/// Counts blocks that threads allocate with `new` while they are in one of its scopes, until they are freed, and
 /// charges them to a memory account: containers of gadgets, and of libraries that gadgets call, need not count
 /// themselves. Each block names its account in its last bytes (heap_account_operators.cc), so that whoever frees it
 /// gives back what was charged.
 ///
-/// What is left when the heap account ends is charged to nobody: its keeper (a cache, a queue) counts it. Arrays, whose
-/// devices count them, and thread_scratch() do not use `new` within a scope. Thread-safe, but for its end.
+/// Blocks that outlive the heap account are charged to no account: their keeper (a cache, a queue) counts them. Arrays,
+/// whose devices count them, and thread_scratch() do not use `new` within a scope. Thread-safe, but for its end.
 class HeapAccount {
  public:
   /// Throws ResourceError where as many heap accounts exist as blocks can name.
@@ -26,7 +26,7 @@ class HeapAccount {
   HeapAccount(const HeapAccount&) = delete;
   HeapAccount& operator=(const HeapAccount&) = delete;
 
-  /// What is allocated [bytes], with the allocator's part.
+  /// Returns the allocated bytes, with the allocator's part.
   std::uint64_t bytes() const;
   /// True after an allocation has failed because the budget lends no more.
   bool refused() const { return refused_; }

@@ -175,8 +175,8 @@ std::uint64_t MemoryAccount::used() const { return above_zero(balance_ + static_
 std::uint64_t MemoryAccount::borrowed() const { return above_zero(balance_); }
 
 namespace {
-/// What an account may borrow even of what is kept, so that nobody who needs little more than was reserved depends on
-/// what others have borrowed.
+/// Returns the bytes that an account may borrow even of the kept part, so that a scan that needs little more than its
+/// reservation does not depend on what others have borrowed.
 std::uint64_t grace_of(std::uint64_t reserved) { return reserved / 4; }
 }  // namespace
 

@@ -41,7 +41,7 @@ class Evictable {
 /// An Evictable that keeps things for clients: what one client leaves does not drive out what others have left.
 class ClientEvictable : public Evictable {
  public:
-  /// What is kept for one client: how much, and unused_since() of that.
+  /// The memory that is kept for one client, and its unused_since().
   struct Share {
     std::uint64_t bytes = 0;
     std::optional<std::uint64_t> unused_since;
@@ -101,8 +101,8 @@ class MemoryBudget {
   std::atomic<std::uint64_t> kept_ = 0;
 };
 
-/// What one holder, such as a session, has of a budget, and what is reserved for it: use within the reservation always
-/// fits, use beyond it is borrowed from what is left and not kept. Thread-safe.
+/// The account of one holder, such as a session: its memory and its reservation of a budget. Use within the reservation
+/// always fits; use beyond it is borrowed from what is left and not kept. Thread-safe.
 class MemoryAccount {
  public:
   explicit MemoryAccount(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
@@ -115,7 +115,7 @@ class MemoryAccount {
   bool reserve(std::uint64_t bytes);
   std::uint64_t reserved() const { return reserved_; }
   std::uint64_t used() const;
-  /// What is used beyond the reservation.
+  /// Returns the bytes used beyond the reservation.
   std::uint64_t borrowed() const;
 
   /// Throws OverBudget when `bytes` do not fit, and nothing is taken.
@@ -145,9 +145,9 @@ class MemoryShare {
   ~MemoryShare() { set(0); }
   MemoryShare(const MemoryShare&) = delete;
   MemoryShare& operator=(const MemoryShare&) = delete;
-  /// What the holder has now [bytes], whether it fits or not.
+  /// Sets the bytes that the holder has now, even if they do not fit.
   void set(std::uint64_t bytes) noexcept;
-  /// What the holder will have [bytes]. Throws OverBudget when that does not fit.
+  /// Sets the bytes that the holder will have. Throws OverBudget when they do not fit.
   void grow_to(std::uint64_t bytes);
   std::uint64_t bytes() const { return bytes_; }
 

@@ -77,7 +77,7 @@ class ThreadPool {
   int size_;
   std::stop_token stop_;
   const std::shared_ptr<HelperTime> group_;
-  HelperTime own_;
+  HelperTime caller_time_;
 };
 
 /// Throws Stopped when work is to stop; checks once in many calls, for loops whose steps take little.

@@ -51,7 +51,8 @@ class BreathingGate {
   Answer answer(const Anatomy& anatomy, double time_ms) const;
   /// The breath at that moment; empty: not judged yet. Warns likewise.
   std::optional<SelfNavigator::State> state(const Anatomy& anatomy, double time_ms) const;
-  /// Why breathing could not be determined anywhere in the scan; empty: it could somewhere, or no readout asked.
+  /// Returns why breathing could not be determined anywhere in the scan; empty if it could somewhere, or no readout
+  /// asked.
   std::string nothing_told() const;
 
  private:

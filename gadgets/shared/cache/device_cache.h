@@ -25,7 +25,7 @@
 
 namespace echotrain {
 
-/// What a cache has done and holds. A hit is a request whose object was there or being made.
+/// The counts of a cache. A hit is a request whose object was there or being made.
 struct CacheCounts {
   std::uint64_t hits = 0, misses = 0;
   std::uint64_t bytes = 0, entries = 0;
@@ -37,9 +37,9 @@ struct CacheCounts {
 /// not wait, and none waits for a session that is to stop, which may hang. While an object is made, the session that
 /// asked for it pays for the memory; once it is kept, the cache pays.
 ///
-/// Where the objects and their requests exceed a bound in bytes or number, those that no session holds are dropped: the
-/// longest unused one of the client that has most, again and again (evict_to_fair_share), so that a client that has no
-/// more than an equal part loses nothing to others. An object belongs to the client that used it last
+/// When the objects and their requests exceed a bound in bytes or number, the cache drops objects that no session
+/// holds: again and again the longest unused one of the client that has most (evict_to_fair_share), so that a client
+/// that has no more than an equal part loses nothing to others. An object belongs to the client that used it last
 /// (ScanEnvironment::client); if that one loses it, to the one before. On the CPU, objects are also dropped when the
 /// budget needs their memory.
 ///
@@ -50,7 +50,7 @@ class DeviceCache : private numerics::ClientEvictable {
  public:
   using Made = typename Request::Made;
   static constexpr std::uint64_t kMostEntries = 4096;
-  /// What an object takes beside its arrays and its request [bytes]: its own parts, its device, its place here.
+  /// The bytes of an object beside its arrays and its request: its own parts, its device, its entry.
   static constexpr std::uint64_t kBytesBeside = 2560;
 
   explicit DeviceCache(std::uint64_t bytes,
@@ -67,23 +67,23 @@ class DeviceCache : private numerics::ClientEvictable {
   ~DeviceCache() override { account_->budget()->remove_evictable(*this); }
 
   struct Result {
-    std::shared_ptr<const Made> plan;
+    std::shared_ptr<const Made> object;
     bool reused;     ///< it was there, or another session was making it
     double made_ms;  ///< how long making it took, if it was not
   };
-  /// The object for `session`'s device. One that does not fit the cache, beside what others have in their parts, is the
-  /// session's own and not kept. ResourceError when that is exhausted too, OverBudget when the budget is, Stopped when
-  /// the session is to stop; passes on what make() throws.
+  /// Returns the object for `session`'s device. An object that does not fit the cache, beside what others have in their
+  /// parts, is made in the session's memory and not kept. Throws ResourceError when that memory is exhausted too,
+  /// OverBudget when the budget is, Stopped when the session is to stop; passes on what make() throws.
   Result get(numerics::Context& session, const Request& request) {
-    const Place place{session.backend(), session.device()};
+    const Device device{session.backend(), session.device()};
     {
       std::unique_lock lock(mutex_);
       for (;;) {
-        if (auto found = find(place, request, client_of(session))) {
+        if (auto found = find(device, request, client_of(session))) {
           ++hits_;
           return {found, true, 0};
         }
-        const auto making = being_made(place, request);
+        const auto making = being_made(device, request);
         if (making == being_made_.end()) break;
         if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();  // the maker may need the core
         // Woken too where the maker failed or is to stop: then this session, or another that waits, makes it.
@@ -92,14 +92,14 @@ class DeviceCache : private numerics::ClientEvictable {
         session.check_stop();
         lock.lock();
       }
-      being_made_.push_back({place, &request, session.stop_token()});
+      being_made_.push_back({device, &request, session.stop_token()});
       ++misses_;
     }
     const auto begin = std::chrono::steady_clock::now();
     std::shared_ptr<const Made> made;
     try {
       const numerics::NoYieldScope keeps;  // others may wait for it
-      made = make(session, place, request);
+      made = make(session, device, request);
     } catch (...) {
       end_making(request);
       throw;
@@ -113,7 +113,7 @@ class DeviceCache : private numerics::ClientEvictable {
     const std::scoped_lock lock(mutex_);
     return bytes_;
   }
-  std::size_t plans() const {
+  std::size_t objects() const {
     const std::scoped_lock lock(mutex_);
     return entries_.size();
   }
@@ -123,9 +123,9 @@ class DeviceCache : private numerics::ClientEvictable {
   }
 
  private:
-  using Place = std::pair<numerics::Backend, int>;
+  using Device = std::pair<numerics::Backend, int>;
   struct Entry {
-    Place place;
+    Device device;
     Request request;
     std::shared_ptr<const Made> made;
     std::uint64_t used;  // when last, by the budget's clock
@@ -143,30 +143,30 @@ class DeviceCache : private numerics::ClientEvictable {
   }
 
   struct Making {
-    Place place;
+    Device device;
     const Request* request;
     std::stop_token stop;  // of the session that makes it
   };
 
   /// Makes the object on a device of its own if it may be within the bound; else in the session's memory.
-  std::shared_ptr<const Made> make(numerics::Context& session, const Place& place, const Request& request) {
+  std::shared_ptr<const Made> make(numerics::Context& session, const Device& device, const Request& request) {
     if (request.bytes() < most_bytes_) {
       try {
-        numerics::Context own(place.first, session.shared_resources(),
-                              {.device = place.second,
-                               .memory_budget = memory_to_make(place, request),
+        numerics::Context own(device.first, session.shared_resources(),
+                              {.device = device.second,
+                               .memory_budget = memory_to_make(device, request),
                                .stop_token = session.stop_token(),
                                .group = session.group(),
                                .account = session.account()});
         own.cache<ScanEnvironment>().client = client_of(session);
         auto made = request.make(own);
         own.synchronize();  // others use it on streams of their own
-        if (bytes_of(*made, request) <= most_bytes_) return keep(own, place, request, std::move(made));
+        if (bytes_of(*made, request) <= most_bytes_) return keep(own, device, request, std::move(made));
       } catch (const numerics::OverBudget&) {
         throw;
       } catch (const numerics::OverLimit&) {  // too large for the cache
       } catch (const numerics::ResourceError&) {
-        make_room_on(place);
+        make_room_on(device);
       }
     }
     try {
@@ -176,34 +176,35 @@ class DeviceCache : private numerics::ClientEvictable {
     } catch (const numerics::OverLimit&) {
       throw;
     } catch (const numerics::ResourceError&) {
-      if (!make_room_on(place)) throw;
+      if (!make_room_on(device)) throw;
     }
     return request.make(session);
   }
 
-  /// A device is full: drops what nobody uses. False: there is no such thing, or it would make no room.
-  bool make_room_on(const Place& place) {
-    if (place.first != numerics::Backend::cuda) return false;
+  /// Drops unused objects of a full device. Returns false if there is none, or if that makes no room.
+  bool make_room_on(const Device& device) {
+    if (device.first != numerics::Backend::cuda) return false;
     return !take_out(kAll, [](const Entry&) { return true; }).empty();
   }
 
-  /// Making takes more than what is made: on the CPU up to half of the budget, which the session pays for.
-  std::uint64_t memory_to_make(const Place& place, const Request& request) const {
+  /// Returns the bytes that making an object may take, which are more than the object's: on the CPU up to half of the
+  /// budget, which the session pays for.
+  std::uint64_t memory_to_make(const Device& device, const Request& request) const {
     constexpr std::uint64_t kMost = std::uint64_t{8} << 30;
-    if (place.first == numerics::Backend::cuda) return most_bytes_ - request.bytes();
+    if (device.first == numerics::Backend::cuda) return most_bytes_ - request.bytes();
     return std::max(most_bytes_, std::min(kMost, account_->budget()->bound() / 2));
   }
 
   /// Keeps the object if the client's part and the budget have room for it; else it stays the session's. Gives the one
   /// that was kept before where two sessions have made it, of which one was to stop.
-  std::shared_ptr<const Made> keep(numerics::Context& own, const Place& place, const Request& request,
+  std::shared_ptr<const Made> keep(numerics::Context& own, const Device& device, const Request& request,
                                    std::shared_ptr<const Made> made) {
     const std::string client = client_of(own);
     const std::uint64_t bytes = bytes_of(*made, request), unpaid = request.bytes() + kBytesBeside;
     {
       Entries gone;
       const std::scoped_lock lock(mutex_);
-      if (auto found = find(place, request, client)) return found;
+      if (auto found = find(device, request, client)) return found;
       if (!make_room(gone, bytes, client)) return made;
     }
     if (!account_->budget()->make_room(unpaid)) return made;
@@ -214,9 +215,9 @@ class DeviceCache : private numerics::ClientEvictable {
     }
     Entries gone;
     const std::scoped_lock lock(mutex_);
-    if (auto found = find(place, request, client)) return found;
+    if (auto found = find(device, request, client)) return found;
     entries_.push_front(
-        {place, request, made, account_->budget()->now(), std::chrono::steady_clock::now(), {client}, bytes});
+        {device, request, made, account_->budget()->now(), std::chrono::steady_clock::now(), {client}, bytes});
     bytes_ += bytes;
     beside_.set(beside_.bytes() + unpaid);
     make_room(gone);  // others may have kept something meanwhile
@@ -232,15 +233,15 @@ class DeviceCache : private numerics::ClientEvictable {
 
   // The members below are called with mutex_ held.
 
-  /// Nobody counts on a session that is to stop.
-  auto being_made(const Place& place, const Request& request) const {
+  /// Finds the request that makes this object, unless its session is to stop.
+  auto being_made(const Device& device, const Request& request) const {
     return std::find_if(being_made_.begin(), being_made_.end(), [&](const Making& each) {
-      return each.place == place && !each.stop.stop_requested() && each.request->same(request);
+      return each.device == device && !each.stop.stop_requested() && each.request->same(request);
     });
   }
 
-  /// Waits until somebody has ended making, or `session` or the maker is to stop, without mutex_ for whoever stops
-  /// them. Where the maker hangs, it hangs alone.
+  /// Waits until an object has been made, or `session` or the maker is to stop, without mutex_ for the thread that
+  /// stops them. A maker that hangs holds up no other session.
   void wait(std::unique_lock<std::mutex>& lock, numerics::Context& session, const std::stop_token& maker) {
     std::optional<numerics::Progress::Wait> for_maker;
     if (numerics::Progress* const own = numerics::Progress::of_thread().get()) for_maker.emplace(*own);
@@ -259,9 +260,9 @@ class DeviceCache : private numerics::ClientEvictable {
     std::rotate(entry.clients.begin(), at, at + 1);
   }
 
-  std::shared_ptr<const Made> find(const Place& place, const Request& request, const std::string& client) {
+  std::shared_ptr<const Made> find(const Device& device, const Request& request, const std::string& client) {
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-      if (entry->place != place || !entry->request.same(request)) continue;
+      if (entry->device != device || !entry->request.same(request)) continue;
       entries_.splice(entries_.begin(), entries_, entry);
       note_use(*entry, client);
       return entry->made;
@@ -343,7 +344,7 @@ class DeviceCache : private numerics::ClientEvictable {
 
   // The budget's calls. What lies on a GPU takes nothing of it.
 
-  static bool is_on_cpu(const Entry& entry) { return entry.place.first == numerics::Backend::cpu; }
+  static bool is_on_cpu(const Entry& entry) { return entry.device.first == numerics::Backend::cpu; }
   std::optional<std::uint64_t> unused_since() const override {
     const std::scoped_lock lock(mutex_);
     const auto entry = std::find_if(entries_.rbegin(), entries_.rend(),

@@ -40,7 +40,7 @@ Array<cfloat> cached_espirit_maps(numerics::Context& context, const Array<cfloat
   const auto lines = std::make_shared<const HostArray<cfloat>>(context.download<cfloat>(kspace.view()));
   const EspiritMapRequest request{digest_of(*lines, options, maps), options, maps, lines};
   const std::shared_ptr<const EspiritMapRequest::Made> made =
-      context.resources().get<EspiritMapCache>().get(context, request).plan;
+      context.resources().get<EspiritMapCache>().get(context, request).object;
   // The holder of the maps holds the cache's object, which is dropped only when nobody uses it.
   return {std::shared_ptr<void>(made, made->maps.memory().get()), maps};
 }

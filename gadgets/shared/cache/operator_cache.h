@@ -17,7 +17,7 @@
 
 namespace echotrain {
 
-/// How the point spread function Q is worked out.
+/// The method by which the point spread function Q is computed.
 struct PointSpreadMethod {
   bool exact = true;
   numerics::VoxelBasis basis = numerics::VoxelBasis::delta;
@@ -44,7 +44,7 @@ struct OperatorRequest {
   bool same(const OperatorRequest& other) const;
   std::uint64_t bytes() const { return positions->bytes(); }
   std::shared_ptr<const Made> make(numerics::Context& context) const;
-  /// What `store` keeps Q under: all that Q depends on; of the trajectory, every bit.
+  /// Returns the key of Q in `store`: all that Q depends on; of the trajectory, every bit.
   std::string disk_key() const;
 };
 

@@ -12,7 +12,7 @@
 
 namespace echotrain {
 
-/// Whether positions are equal bit by bit: another trajectory could have the same digest.
+/// True if positions are equal bit by bit: another trajectory could have the same digest.
 bool same_positions(const SamplePositions& a, const SamplePositions& b);
 /// The coordinates of the samples first .. first + count - 1 in cycles per image pixel: each component times
 /// `voxel_ratio`, x first.

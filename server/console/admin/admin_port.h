@@ -1,5 +1,5 @@
-// The admin port serves HTTP/1.1 to those who watch over the server. Whoever reaches it may read; to stop a session
-// takes a token.
+// The admin port serves HTTP/1.1 to operators and their monitoring. Every client that reaches it may read; to stop a
+// session takes a token.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -137,7 +137,7 @@ bool LivePages::may_look(const LiveRequest& order) {
   return knows(order);
 }
 
-/// True if somebody has shown a token, now or when logging in.
+/// True if the request shows a token, or its browser did when logging in.
 bool LivePages::knows(const LiveRequest& order) {
   const std::string_view token = bearer(order.authorization);
   return login(order) != nullptr || (environment_.admin_tokens && environment_.admin_tokens->contain(token));

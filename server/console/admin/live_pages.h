@@ -46,7 +46,7 @@ class LivePages {
   /// Returns 404 where there is no page, 403 for requests that another site's page has caused, 401 for those who must
   /// log in first.
   std::optional<AdminPage> refusal(const LiveRequest& order);
-  /// What goes out beside an answer, or in its place.
+  /// The parts of an answer beside its text, or in its place.
   struct Attachments {
     std::optional<std::uint64_t> viewer;  ///< for whom an image is, which may be made smaller when its link is slow
     std::vector<std::shared_ptr<const KeptImage>> images{};  ///< to be sent instead of the page (send_images())
@@ -57,10 +57,10 @@ class LivePages {
   };
   /// Answers a request. Precondition: is_live(order.path), not is_events(), and no refusal.
   AdminPage answer(const LiveRequest& order, Attachments& attachments);
-  /// True if the request comes from somebody who is logged in and, as the word against forgery shows, from the page.
+  /// True if the request comes from a browser that is logged in and, as the word against forgery shows, from the page.
   bool may_act(const LiveRequest& order);
-  /// Returns 403 for what the browser of somebody who is logged in sends without that word. Nothing for those with a
-  /// token, and for those who are not logged in: refusal() says whether these may look.
+  /// Returns 403 for what a browser that is logged in sends without that word. Nothing for those with a token, and for
+  /// those who are not logged in: refusal() says whether these may look.
   std::optional<AdminPage> forgery(const LiveRequest& order);
 
   Viewers& viewers() { return viewers_; }

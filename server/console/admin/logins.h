@@ -1,4 +1,4 @@
-// The list of logins knows which browsers have shown an administrator's token to the page.
+// The logins are the browsers that have shown an administrator's token to the live page.
 #pragma once
 
 #include <cstddef>
@@ -32,17 +32,17 @@ class Logins {
     Tokens::Digest token{};  ///< valid only as long as the file of tokens has it
     Clock::time_point until;
   };
-  /// Logs a browser in; null for a token that is not one.
+  /// Logs a browser in; returns null for a wrong token.
   const Login* log_in(std::string_view token, Clock::time_point now = Clock::now());
-  /// Finds a login by the value of its cookie; null: there is none.
+  /// Finds a login by the value of its cookie; returns null where there is none.
   const Login* find(std::string_view cookie, Clock::time_point now = Clock::now());
   void log_out(std::string_view cookie);
 
   static constexpr int kTries = 10;                  ///< with wrong tokens, of one address at once
   static constexpr std::chrono::seconds kPerTry{6};  ///< and one more in this time
-  /// A rate limit for those who guess: returns how long an address that shows a token has to wait until the token is
-  /// looked at. Zero: it is looked at now, and counts as a try if it is not `right`. A right one is not taken earlier,
-  /// so that nobody learns that it is right.
+  /// Limits the rate of guesses: returns how long an address that shows a token has to wait until the token is looked
+  /// at. Zero: it is looked at now, and counts as a try if it is not `right`. A right one waits as long, so that the
+  /// wait does not tell that it is right.
   Clock::duration wait_of(const std::string& address, bool right, Clock::time_point now = Clock::now());
 
  private:

@@ -1,4 +1,4 @@
-// Some metrics are not counted but looked up, when somebody asks for them.
+// The present metrics are looked up for each request (memory, places, queues), not counted.
 #pragma once
 
 #include <string>

@@ -41,7 +41,8 @@ class Viewers {
   std::map<std::uint64_t, Viewer> viewers_;
 };
 
-/// The server and its scans as the page shows them, as JSON. Made anew at most every kStateAge, whoever asks.
+/// The server and its scans as the page shows them, as JSON. It is made anew at most every kStateAge, for all viewers
+/// together.
 class LiveState {
  public:
   static constexpr std::chrono::milliseconds kStateAge{200};

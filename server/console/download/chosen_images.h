@@ -1,4 +1,4 @@
-// Chosen images are those that somebody wants as a file; the makers of files take them one by one.
+// The chosen images are those of a download; the makers of files take them one by one.
 #pragma once
 
 #include <cstddef>

@@ -13,16 +13,16 @@ namespace {
 
 constexpr std::size_t kMostImages = 20'000;
 
-/// A place among kMost, and memory; both until its end.
-struct Place {
-  Place(std::shared_ptr<std::atomic<int>> its_count, std::shared_ptr<numerics::MemoryBudget> its_budget)
+/// The admission of a download: counts it among kMost and holds its memory, until destroyed.
+struct Admission {
+  Admission(std::shared_ptr<std::atomic<int>> its_count, std::shared_ptr<numerics::MemoryBudget> its_budget)
       : count(std::move(its_count)), budget(std::move(its_budget)), there(++*count <= Downloads::kMost) {}
-  ~Place() {
+  ~Admission() {
     budget->give(bytes);
     --*count;
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
   bool pay(std::uint64_t wanted) {
     if (!budget->take_if_it_fits(wanted)) return false;
     bytes = wanted;
@@ -53,11 +53,11 @@ std::uint64_t needs(const std::vector<std::shared_ptr<const KeptImage>>& images,
   return lists + largest;
 }
 
-/// A download that keeps its place.
-class Placed final : public Download {
+/// A download that keeps its admission.
+class AdmittedDownload final : public Download {
  public:
-  Placed(std::unique_ptr<Download> made, std::unique_ptr<Place> place)
-      : place_(std::move(place)), made_(std::move(made)) {}
+  AdmittedDownload(std::unique_ptr<Download> made, std::unique_ptr<Admission> admission)
+      : admission_(std::move(admission)), made_(std::move(made)) {}
   void plan() override {
     made_->plan();
     name_ = made_->name();
@@ -66,7 +66,7 @@ class Placed final : public Download {
   bool next(std::string& piece) override { return made_->next(piece); }
 
  private:
-  const std::unique_ptr<Place> place_;
+  const std::unique_ptr<Admission> admission_;
   const std::unique_ptr<Download> made_;  // ends first
 };
 
@@ -77,8 +77,8 @@ std::shared_ptr<Download> Downloads::begin(const DownloadRequest& order, const R
   constexpr std::string_view kFormats[] = {"hdf5", "nifti", "png", "dicom"};
   if (std::find(std::begin(kFormats), std::end(kFormats), order.format) == std::end(kFormats))
     throw DownloadError(404, "images come as format=mrd, hdf5, nifti, png or dicom");
-  auto place = std::make_unique<Place>(count_, budget_);
-  if (!place->there)
+  auto admission = std::make_unique<Admission>(count_, budget_);
+  if (!admission->there)
     throw DownloadError(503, fmt::format("{} files are being made already; ask again when one has come", kMost));
   auto wanted = images.of(order.scan, 0, kMostImages + 1);
   if (wanted.size() > kMostImages)
@@ -89,7 +89,7 @@ std::shared_ptr<Download> Downloads::begin(const DownloadRequest& order, const R
   if (wanted.empty())
     throw DownloadError(
         404, order.series ? "no image of this series is kept (any more)" : "no image of this scan is kept (any more)");
-  if (!place->pay(needs(wanted, order.format)))
+  if (!admission->pay(needs(wanted, order.format)))
     throw DownloadError(503, "the server has no memory left for this file; take the MRD stream, or ask again");
   ChosenImages chosen(wanted);
   std::unique_ptr<Download> made;
@@ -101,7 +101,7 @@ std::shared_ptr<Download> Downloads::begin(const DownloadRequest& order, const R
     made = make_dicom(order.scan, std::move(chosen), std::move(origin));
   else
     made = make_hdf5(order.scan, std::move(chosen), budget_);
-  return std::make_shared<Placed>(std::move(made), std::move(place));
+  return std::make_shared<AdmittedDownload>(std::move(made), std::move(admission));
 }
 
 }  // namespace echotrain::server

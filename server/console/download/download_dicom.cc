@@ -27,13 +27,13 @@ class DicomDownload final : public ZipDownload {
     name_ = fmt::format("scan_{}_dicom.zip", scan_);
     std::uint64_t files = 0, bytes = 0;
     for (const auto& [index, numbers] : images_.by_series()) {
-      std::vector<Place> places;
-      for (const std::size_t i : numbers) places.push_back(place_of(i));
-      std::sort(places.begin(), places.end());
+      std::vector<SortKey> keys;
+      for (const std::size_t i : numbers) keys.push_back(sort_key_of(i));
+      std::sort(keys.begin(), keys.end());
       std::int64_t instance = 1;
-      for (const Place& place : places) {
-        const protocol::ImageHeader& head = images_.head(place.number);
-        order_.push_back({place.number, instance});
+      for (const SortKey& key : keys) {
+        const protocol::ImageHeader& head = images_.head(key.number);
+        order_.push_back({key.number, instance});
         instance += head.matrix_size[2];
         const std::uint64_t planes =
             std::uint64_t{head.channels} * head.matrix_size[2] * (protocol::is_complex(head) ? 2 : 1);
@@ -45,12 +45,12 @@ class DicomDownload final : public ZipDownload {
   }
 
  private:
-  /// The place of an image among its series' others.
-  struct Place {
+  /// The key by which the images of a series are sorted.
+  struct SortKey {
     std::tuple<int, int, int, int, int> counters;
     double along_normal = 0;
     std::size_t number = 0;
-    bool operator<(const Place& other) const {
+    bool operator<(const SortKey& other) const {
       return std::tie(counters, along_normal, number) < std::tie(other.counters, other.along_normal, other.number);
     }
   };
@@ -59,7 +59,7 @@ class DicomDownload final : public ZipDownload {
     std::int64_t instance;  // of its first plane
   };
 
-  Place place_of(std::size_t i) const {
+  SortKey sort_key_of(std::size_t i) const {
     const protocol::ImageHeader& head = images_.head(i);
     try {
       const dicom::PlaneGeometry at = dicom::plane_geometry(head, 0);

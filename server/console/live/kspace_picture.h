@@ -47,8 +47,9 @@ class KspacePicture {
   std::uint16_t repetition_ = 0;
 };
 
-/// How many imaging lines a header announces: the product of its limits, divided by the accelerations, over all
-/// encoding spaces; 0: the header says nothing of lines. Reference lines beside an accelerated scan are not in it.
+/// Returns the number of imaging lines that a header announces: the product of its limits, divided by the
+/// accelerations, over all encoding spaces; 0: the header says nothing of lines. Reference lines beside an accelerated
+/// scan are not in it.
 std::uint64_t lines_announced(const protocol::Header& header);
 
 }  // namespace echotrain::server

@@ -24,7 +24,7 @@ constexpr std::size_t kMostText = 1024, kMostName = 200;
 constexpr double kMs = 1e-3;
 constexpr std::size_t kMostTimes = 64;  // of a sequence, by contrast
 
-/// Whether a text has a word, in small or large letters.
+/// True if a text has a word, in small or large letters.
 bool mentions(std::string_view text, std::string_view word) {
   const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; };
   return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();

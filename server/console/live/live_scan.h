@@ -25,13 +25,13 @@
 
 namespace echotrain::server {
 
-/// What DICOM tells of a scan; without fields of the patient unless they are shown.
+/// The facts of a scan for DICOM files; without fields of the patient unless they are shown.
 struct ScanOrigin {
   protocol::dicom::Study study;
   std::string key;  ///< of the reconstruction: another session's is another
 };
 
-/// One session and its scan. Thread-safe; none of its calls waits for anybody who looks.
+/// Keeps one session and its scan for the live page. Thread-safe; no call waits for a viewer.
 class LiveScan final : public ScanObserver {
  public:
   /// `images` may be null: none are kept. `subject`: show the patient's name where the header has one. `delays`
@@ -41,7 +41,7 @@ class LiveScan final : public ScanObserver {
 
   std::uint64_t id() const { return status_->id; }
   const std::string& client() const { return client_; }
-  /// For the view "Diagnose"; null: nobody asks.
+  /// Returns the part for the view "Diagnose"; null while no viewer asks.
   const std::shared_ptr<ScanDiagnosis>& diagnosis() const { return diagnosis_; }
 
   /// A scan begins. A session that begins another one shows that one.
@@ -57,7 +57,7 @@ class LiveScan final : public ScanObserver {
   static constexpr std::size_t kMostWarnings = 20;
   void warning(std::string_view text) override;
 
-  /// Whether there is anything to tell once the session has ended: a scan, or why there was none.
+  /// True if the session is worth showing once it has ended: it had a scan, or a reason why there was none.
   bool worth_telling() const;
   bool begun() const;                                ///< a scan has begun
   std::shared_ptr<const ScanOrigin> origin() const;  ///< null before that

@@ -1,4 +1,4 @@
-// The registry of live scans has the scans that run and those that ran last, for the live page.
+// The registry of live scans holds the scans that run and those that ran last, for the live page.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 
 namespace echotrain::server {
 
-/// Thread-safe. Outlives its scans.
+/// Makes and keeps the LiveScan of each session. Thread-safe. Outlives its scans.
 class LiveScanRegistry final : public SessionObservers {
  public:
   static constexpr std::size_t kMostEnded = 50;
@@ -28,7 +28,7 @@ class LiveScanRegistry final : public SessionObservers {
   LiveScanRegistry(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget);
   ~LiveScanRegistry() override;
 
-  /// A session is in the registry as long as somebody has its LiveScan.
+  /// A session is in the registry as long as its LiveScan is held.
   std::shared_ptr<LiveScan> session(std::shared_ptr<const SessionStatus> status);
   /// A session has ended; kMostEnded scans are kept, and kMostRefused others. Beyond that, the client (by its address)
   /// that has most loses its oldest: one with no more than an equal part loses none to others.

@@ -20,7 +20,7 @@
 
 namespace echotrain::server {
 
-/// An image that is kept. Gives its memory back when nobody has it any more.
+/// An image that is kept. Its memory goes back when the last holder lets it go.
 struct KeptImage {
   explicit KeptImage(std::shared_ptr<numerics::MemoryBudget> its_budget) : budget(std::move(its_budget)) {}
   ~KeptImage() { budget->give(bytes); }
@@ -46,15 +46,15 @@ class RecentImages final : public numerics::Evictable {
   ~RecentImages() override;
 
   /// Takes an image of a session of `client`; a thread of this copies its pixels. What does not fit is left out. Waits
-  /// for none of those who look: they have a lock of their own.
+  /// for no viewer: viewers have a lock of their own.
   void add(std::uint64_t session, const protocol::Image& image, const std::string& client = {});
   /// The newest of a session; null: none.
   std::shared_ptr<const KeptImage> newest(std::uint64_t session) const;
   std::shared_ptr<const KeptImage> find(std::uint64_t session, std::uint64_t number) const;
-  /// In the order in which they came: those with numbers above `after`, and no more than `most`.
+  /// Returns images in the order in which they came: those with numbers above `after`, at most `most`.
   std::vector<std::shared_ptr<const KeptImage>> of(std::uint64_t session, std::uint64_t after = 0,
                                                    std::size_t most = std::numeric_limits<std::size_t>::max()) const;
-  /// How many of a session there are, and the numbers of the oldest and of the newest; 0: none.
+  /// The number of a session's images, and the numbers of the oldest and of the newest; 0: none.
   struct Extent {
     std::size_t count = 0;
     std::uint64_t first = 0, last = 0;

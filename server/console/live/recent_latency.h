@@ -1,4 +1,4 @@
-// The last minute's delays say how long its images took.
+// The recent latency is the delays of the last minute's images, second by second.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace echotrain::server {
 
-/// Delays, by the second in which they were added. Thread-safe. Of each second, the newest kMostOfSecond count.
+/// Holds delays by the second in which they were added, of each second the newest kMostOfSecond. Thread-safe.
 class RecentLatency {
  public:
   static constexpr std::size_t kSeconds = 60, kMostOfSecond = 1024;

@@ -13,7 +13,8 @@
 
 namespace echotrain::server {
 
-/// Thread-safe. What ended scans have left goes when a scan needs the memory, the oldest first.
+/// Keeps a ScanDiagnosis for each scan. Drops those of ended scans, the oldest first, when a scan needs the memory.
+/// Thread-safe.
 class ScanDiagnoses final : public numerics::Evictable {
  public:
   explicit ScanDiagnoses(std::shared_ptr<numerics::MemoryBudget> budget);

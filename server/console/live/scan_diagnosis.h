@@ -31,8 +31,8 @@ class Context;
 
 namespace echotrain::server {
 
-/// Thread-safe; none of its calls waits for anybody who looks. What it keeps is bounded and within the one budget: what
-/// does not fit is left out, and it says so.
+/// Keeps the facts of one scan within the one memory budget; leaves out what does not fit, and says so. Thread-safe; no
+/// call waits for a viewer.
 class ScanDiagnosis {
  public:
   static constexpr int kMostCoils = 256;               ///< of a covariance that is kept
@@ -46,19 +46,19 @@ class ScanDiagnosis {
 
   std::uint64_t session() const { return session_; }
 
-  // From the scan's threads.
+  // Called by the scan's threads.
   void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit);
   void readouts(const std::vector<protocol::Acquisition>& batch);
   void frame(const FrameTimes& times, const std::vector<std::string>& names);
   void noise(const NoiseSeen& seen);
-  /// With what a gadget is about to get: trajectories and coil images are seen here.
+  /// Called with each item that a gadget is about to get: takes trajectories and coil images from it.
   void item(const AnyGadget& gadget, const Item& item, numerics::Context& compute);
   bool wants_coil_images() const { return coils_wanted_.load(std::memory_order_relaxed); }
   /// Takes coil images in the CPU's memory; images of a GPU are left out.
   void coil_images(numerics::DeviceView<const numerics::cfloat> images, numerics::Context& compute);
   void sent(const ImageLatency& latency);
 
-  // From those who look.
+  // Called by viewers.
   /// Asks for the coils' images of the next frame.
   void want_coil_images() { coils_wanted_ = true; }
   /// An object; null members: not in this scan, or not yet. `coils`: with the newest coil images.
@@ -81,7 +81,7 @@ class ScanDiagnosis {
     int all = 0, coils = 0, width = 0, height = 0;  // all: coils that there are
     std::vector<std::uint8_t> pixels;               // [coil, y, x]
   };
-  /// What those who look get a copy of, so that they hold nobody up while they make text of it.
+  /// The state that viewers copy, so that they hold no lock while they make text of it.
   struct State {
     bool left_out = false, forgotten = false;
     std::string pipeline, trajectory_name;

@@ -16,7 +16,7 @@ TrajectorySample::TrajectorySample(const std::array<double, 3>& scale) : scale_(
   for (Shown* one : {&whole_, &filling_}) one->points.reserve(kMostReadouts * kPoints * kAxes);
 }
 
-/// Whether these readouts are of the frame that is followed; follows another one where that has ended.
+/// True if these readouts are of the frame that is followed; follows another one where that has ended.
 bool TrajectorySample::follow(const Readouts& readouts) {
   const std::uint64_t frame = readouts.frame->id;
   if (frame != frame_) {

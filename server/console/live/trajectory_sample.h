@@ -1,4 +1,4 @@
-// A trajectory sample has some readouts of a trajectory, spread over a frame.
+// A trajectory sample holds some readouts of a trajectory, spread over a frame.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace echotrain::server {
 
-/// Holds of the frame that came last up to kMostReadouts readouts at equal distances, of each kPoints points. What it
-/// holds does not depend on how readouts are batched. Not thread-safe.
+/// Holds up to kMostReadouts readouts of the newest frame, at equal distances, with kPoints points each. What it holds
+/// does not depend on how readouts are batched. Not thread-safe.
 class TrajectorySample {
  public:
   static constexpr std::size_t kMostReadouts = 64, kPoints = 48, kAxes = 3;

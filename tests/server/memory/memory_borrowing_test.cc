@@ -17,16 +17,16 @@ TEST_F(ReservationsTest, AnIdleScanThatBorrowsBeyondTheHalfOfItsAddressEnds) {
   auto other = all_->ask({other_account, 10, "b"}, [] {});
   one_account->take(41);
   other_account->take(45);
-  EXPECT_FALSE(one->is_to_end_idle()) << "nobody waits";
+  EXPECT_FALSE(one->must_end_idle()) << "nobody waits";
   auto waits = ask(40, "c");
   EXPECT_FALSE(waits->granted());
-  EXPECT_TRUE(one->is_to_end_idle()) << "41 and 10 are more than 50";
-  EXPECT_FALSE(two->is_to_end_idle()) << "it does not borrow";
-  EXPECT_FALSE(other->is_to_end_idle()) << "45 are not";
+  EXPECT_TRUE(one->must_end_idle()) << "41 and 10 are more than 50";
+  EXPECT_FALSE(two->must_end_idle()) << "it does not borrow";
+  EXPECT_FALSE(other->must_end_idle()) << "45 are not";
   two_account->take(12);
-  EXPECT_FALSE(two->is_to_end_idle()) << "what is left once the first one has ended is no more than 50";
+  EXPECT_FALSE(two->must_end_idle()) << "what is left once the first one has ended is no more than 50";
   two.reset();
-  EXPECT_TRUE(one->is_to_end_idle()) << "it stays so";
+  EXPECT_TRUE(one->must_end_idle()) << "it stays so";
 }
 
 /// Scans that borrow end at once when others wait.
@@ -55,21 +55,21 @@ class BorrowingTest : public ReservationsTest {
 TEST_F(BorrowingTest, WhoBorrowsMostEndsWhateverItDoesUntilWhatIsWaitedForFits) {
   auto one = scan("a", 10, 35), two = scan("a", 10, 40), three = scan("a", 10, 10), other = scan("b", 10, 15);
   at_once_->look_again();
-  EXPECT_FALSE(one->ticket->is_to_end() || two->ticket->is_to_end()) << "nobody waits";
+  EXPECT_FALSE(one->ticket->must_end() || two->ticket->must_end()) << "nobody waits";
   auto waits = scan("c", 35);
   EXPECT_FALSE(waits->ticket->granted());
   at_once_->look_again();
-  EXPECT_TRUE(two->ticket->is_to_end()) << "85 of the 50 that an address may reserve, of three a third";
+  EXPECT_TRUE(two->ticket->must_end()) << "85 of the 50 that an address may reserve, of three a third";
   EXPECT_EQ(two->woken, 1);
-  EXPECT_FALSE(one->ticket->is_to_end()) << "what that one has is enough";
+  EXPECT_FALSE(one->ticket->must_end()) << "what that one has is enough";
   end(two);
   EXPECT_TRUE(waits->ticket->granted());
   EXPECT_EQ(waits->woken, 1);
   auto more = scan("d", 40);
   at_once_->look_again();
-  EXPECT_TRUE(one->ticket->is_to_end());
-  EXPECT_FALSE(three->ticket->is_to_end() || waits->ticket->is_to_end()) << "these do not borrow";
-  EXPECT_FALSE(other->ticket->is_to_end()) << "15 are no more than its part";
+  EXPECT_TRUE(one->ticket->must_end());
+  EXPECT_FALSE(three->ticket->must_end() || waits->ticket->must_end()) << "these do not borrow";
+  EXPECT_FALSE(other->ticket->must_end()) << "15 are no more than its part";
 }
 
 TEST_F(BorrowingTest, AnAddressAloneHasAllButWhatIsKeptAndEndsForNoneOfItsOwn) {
@@ -78,7 +78,7 @@ TEST_F(BorrowingTest, AnAddressAloneHasAllButWhatIsKeptAndEndsForNoneOfItsOwn) {
   auto waits = scan("a", 20);
   EXPECT_FALSE(waits->ticket->granted());
   at_once_->look_again();
-  EXPECT_FALSE(one->ticket->is_to_end() || two->ticket->is_to_end());
+  EXPECT_FALSE(one->ticket->must_end() || two->ticket->must_end());
   EXPECT_FALSE(at_once_->under_pressure()) << "it has more than its part already";
   auto small = scan("b", 3, 3);
   EXPECT_TRUE(small->ticket->granted());
@@ -94,8 +94,8 @@ TEST_F(BorrowingTest, WhoHasTooMuchWaitsBehindThoseWhoHaveNot) {
   auto first = scan("a", 15), second = scan("c", 12);
   EXPECT_EQ(second->ticket->position(), 1);
   at_once_->look_again();
-  EXPECT_TRUE(much->ticket->is_to_end());
-  EXPECT_FALSE(other->ticket->is_to_end()) << "38 are less than twice what it has reserved";
+  EXPECT_TRUE(much->ticket->must_end());
+  EXPECT_FALSE(other->ticket->must_end()) << "38 are less than twice what it has reserved";
   much->account->give(14);  // enough for either
   at_once_->look_again();
   EXPECT_TRUE(second->ticket->granted());
@@ -108,8 +108,8 @@ TEST_F(BorrowingTest, TheMoreAddressesThereAreTheLessIsLentToEach) {
   auto third = scan("c", 20);
   EXPECT_FALSE(third->ticket->granted());
   at_once_->look_again();
-  EXPECT_TRUE(two->ticket->is_to_end()) << "33 are a third";
-  EXPECT_FALSE(one->ticket->is_to_end());
+  EXPECT_TRUE(two->ticket->must_end()) << "33 are a third";
+  EXPECT_FALSE(one->ticket->must_end());
   end(two);
   EXPECT_TRUE(third->ticket->granted());
 }
@@ -118,14 +118,14 @@ TEST_F(BorrowingTest, TheMoreAddressesThereAreTheLessIsLentToEach) {
 TEST_F(BorrowingTest, TwiceWhatIsReservedIsLentHoweverManyAddressesThereAre) {
   auto one = scan("a", 24, 48), two = scan("b", 26, 50), third = scan("c", 20);
   at_once_->look_again();
-  EXPECT_FALSE(one->ticket->is_to_end() || two->ticket->is_to_end() || third->ticket->granted());
+  EXPECT_FALSE(one->ticket->must_end() || two->ticket->must_end() || third->ticket->granted());
 }
 
 TEST_F(BorrowingTest, WhoHasMoreThanItsPartMakesNobodyEnd) {
   auto one = scan("a", 4, 44), two = scan("b", 4, 52), three = scan("c", 4, 4), waits = scan("a", 6);
   EXPECT_FALSE(waits->ticket->granted());
   at_once_->look_again();
-  EXPECT_FALSE(two->ticket->is_to_end());
+  EXPECT_FALSE(two->ticket->must_end());
 }
 
 TEST_F(BorrowingTest, NobodyEndsBeforeOthersHaveWaited) {
@@ -135,11 +135,11 @@ TEST_F(BorrowingTest, NobodyEndsBeforeOthersHaveWaited) {
   greedy->take(95);
   const auto began = Clock::now();
   const auto waits = patient->ask({account(), 30, "b"}, [] {});
-  while (!one->is_to_end() && Clock::now() < began + std::chrono::minutes(1)) {
+  while (!one->must_end() && Clock::now() < began + std::chrono::minutes(1)) {
     patient->look_again();
     std::this_thread::yield();
   }
-  EXPECT_TRUE(one->is_to_end());
+  EXPECT_TRUE(one->must_end());
   EXPECT_GE(Clock::now() - began, std::chrono::seconds(1));
 }
 
@@ -165,18 +165,18 @@ TEST_F(BorrowingTest, WhatAScanThatHasEndedStillHasIsWaitedFor) {
   other_borrows->take(36);  // more than a third, too
   auto other = all->ask({account(), 10, "b"}, [] {}), waits = all->ask({account(), 30, "c"}, [] {});
   all->look_again();
-  EXPECT_TRUE(one->is_to_end());
-  EXPECT_FALSE(two->is_to_end());
+  EXPECT_TRUE(one->must_end());
+  EXPECT_FALSE(two->must_end());
   one.reset();
   all->look_again();
-  EXPECT_FALSE(two->is_to_end()) << "40 come back";
+  EXPECT_FALSE(two->must_end()) << "40 come back";
   borrows->give(10);
   all->look_again();
-  EXPECT_FALSE(two->is_to_end() || waits->granted()) << "30 more";
+  EXPECT_FALSE(two->must_end() || waits->granted()) << "30 more";
   borrows->give(30);
   all->look_again();
   EXPECT_TRUE(waits->granted());
-  EXPECT_FALSE(two->is_to_end());
+  EXPECT_FALSE(two->must_end());
 }
 
 TEST_F(BorrowingTest, WhatDoesNotComeBackInTimeIsWaitedForNoLonger) {
@@ -187,10 +187,10 @@ TEST_F(BorrowingTest, WhatDoesNotComeBackInTimeIsWaitedForNoLonger) {
   other_borrows->take(36);
   auto other = all->ask({account(), 10, "b"}, [] {}), waits = all->ask({account(), 30, "c"}, [] {});
   all->look_again();
-  EXPECT_FALSE(two->is_to_end());
+  EXPECT_FALSE(two->must_end());
   one.reset();
   all->look_again();
-  EXPECT_TRUE(two->is_to_end()) << "its client may read its images slowly";
+  EXPECT_TRUE(two->must_end()) << "its client may read its images slowly";
 }
 
 // In a breath hold it has lent 30 of its 40: it takes them again without having them reserved, and borrows nothing.
@@ -203,7 +203,7 @@ TEST_F(BorrowingTest, WhoTakesAgainWhatItHasLentDoesNotBorrow) {
   auto waits = scan("d", 25);
   EXPECT_FALSE(waits->ticket->granted());
   at_once_->look_again();
-  EXPECT_FALSE(lender->ticket->is_to_end() || lender->ticket->is_to_end_idle());
+  EXPECT_FALSE(lender->ticket->must_end() || lender->ticket->must_end_idle());
 }
 
 // What two addresses have reserved stays: nobody gains when the third one ends.
@@ -211,19 +211,19 @@ TEST_F(BorrowingTest, NobodyEndsWhereThatIsNotEnough) {
   auto one = scan("a", 30), two = scan("b", 33), borrower = scan("c", 3, 30), waits = scan("d", 45);
   EXPECT_FALSE(waits->ticket->granted());
   at_once_->look_again();
-  EXPECT_FALSE(borrower->ticket->is_to_end());
+  EXPECT_FALSE(borrower->ticket->must_end());
 }
 
 // A thread that hangs gives nothing back: others do.
 TEST_F(BorrowingTest, NobodyWaitsForWhatAScanHasThatHangs) {
   auto hangs = scan("a", 4, 50), other = scan("b", 4, 48), waits = scan("c", 20);
   at_once_->look_again();
-  EXPECT_TRUE(hangs->ticket->is_to_end());
-  EXPECT_FALSE(other->ticket->is_to_end());
+  EXPECT_TRUE(hangs->ticket->must_end());
+  EXPECT_FALSE(other->ticket->must_end());
   hangs->ticket->is_stuck();
   at_once_->look_again();
-  EXPECT_FALSE(hangs->ticket->is_to_end());
-  EXPECT_TRUE(other->ticket->is_to_end());
+  EXPECT_FALSE(hangs->ticket->must_end());
+  EXPECT_TRUE(other->ticket->must_end());
 }
 
 // 100 of 114 are lent: 50 where one address has scans, 33 where two have, as if there were one more.

@@ -162,14 +162,14 @@ TEST_F(ReservationsTest, AScanThatCrawlsEndsWhenAnotherAddressHasWaited) {
     auto one = all->ask({account(), 30, "a"}, [] {}), two = all->ask({account(), 50, "b"}, [] {});
     auto three = all->ask({account(), 10, "c"}, [] {}), own = all->ask({account(), 20, "a"}, [] {});
     ASSERT_TRUE(!own->granted() && all->under_pressure());
-    EXPECT_FALSE(one->is_to_end_crawling()) << "its own address waits";
+    EXPECT_FALSE(one->must_end_crawling()) << "its own address waits";
     auto other = all->ask({account(), 30, "d"}, [] {});
     ASSERT_FALSE(other->granted());
-    EXPECT_EQ(one->is_to_end_crawling(), long_enough);
+    EXPECT_EQ(one->must_end_crawling(), long_enough);
     other.reset();
     own.reset();
-    EXPECT_EQ(one->is_to_end_crawling(), long_enough) << "it stays so";
-    EXPECT_FALSE(two->is_to_end_crawling()) << "nobody waits any more";
+    EXPECT_EQ(one->must_end_crawling(), long_enough) << "it stays so";
+    EXPECT_FALSE(two->must_end_crawling()) << "nobody waits any more";
   }
 }
 

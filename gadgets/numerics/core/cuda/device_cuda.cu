@@ -78,15 +78,15 @@ class CudaDevice final : public Device {
 
   void copy(Source from, Target to, std::size_t bytes) override {
     enter();
-    if (from.place == Place::pageable && to.place == Place::device) {
+    if (from.kind == MemoryKind::pageable && to.kind == MemoryKind::device) {
       copy_staged(static_cast<const char*>(from.memory), static_cast<char*>(to.memory), bytes);
-    } else if (from.place != Place::device && to.place != Place::device) {
+    } else if (from.kind != MemoryKind::device && to.kind != MemoryKind::device) {
       // A copy within host memory waits for the stream, to stay in order with its work.
       check(cudaStreamSynchronize(stream_.get()), "waiting for the device");
       std::memmove(to.memory, from.memory, bytes);
     } else {
       check(cudaMemcpyAsync(to.memory, from.memory, bytes, cudaMemcpyDefault, stream_.get()), "copying memory");
-      if (to.place != Place::device) device_to_host_ += bytes;
+      if (to.kind != MemoryKind::device) device_to_host_ += bytes;
     }
   }
 

@@ -139,8 +139,8 @@ class CrossCorrelation {
 
   double shift(std::int64_t i, const Opposing& opposing, const GradientDelays& delays, Row& row) {
     const auto channels = static_cast<std::size_t>(spokes_.channels);
-    own_.assign(channels, std::vector<SmallFft::Value>(fft_.size()));
-    wanted_ = own_;
+    measured_.assign(channels, std::vector<SmallFft::Value>(fft_.size()));
+    opposite_ = measured_;
     const Plane& n = spokes_.directions[static_cast<std::size_t>(i)];
     const Plane beside = delays.shift(n);
     for (std::int64_t s = 0; s < spokes_.samples; ++s) {
@@ -153,21 +153,22 @@ class CrossCorrelation {
       const auto at = static_cast<std::size_t>(s);
       for (std::size_t k = 0; k < by_angle.count; ++k) {
         values_.at(opposing.spokes[by_angle.first + k], place, there_);
-        for (std::size_t c = 0; c < channels; ++c) wanted_[c][at] += window * by_angle.weights[k] * std::abs(there_[c]);
+        for (std::size_t c = 0; c < channels; ++c)
+          opposite_[c][at] += window * by_angle.weights[k] * std::abs(there_[c]);
       }
       const cfloat* here = spokes_.data.data() + (i * spokes_.samples + s) * spokes_.channels;
-      for (std::size_t c = 0; c < channels; ++c) own_[c][at] = window * std::abs(cdouble(here[c]));
+      for (std::size_t c = 0; c < channels; ++c) measured_[c][at] = window * std::abs(cdouble(here[c]));
     }
     for (std::size_t c = 0; c < channels; ++c)
       for (std::size_t s = 0; s < fft_.size(); ++s) {
-        row.difference += std::norm(own_[c][s] - wanted_[c][s]);
-        row.power += std::norm(own_[c][s]);
+        row.difference += std::norm(measured_[c][s] - opposite_[c][s]);
+        row.power += std::norm(measured_[c][s]);
       }
     std::vector<SmallFft::Value> products(fft_.size());
     for (std::size_t c = 0; c < channels; ++c) {
-      fft_(own_[c]);
-      fft_(wanted_[c]);
-      for (std::size_t m = 0; m < products.size(); ++m) products[m] += own_[c][m] * std::conj(wanted_[c][m]);
+      fft_(measured_[c]);
+      fft_(opposite_[c]);
+      for (std::size_t m = 0; m < products.size(); ++m) products[m] += measured_[c][m] * std::conj(opposite_[c][m]);
     }
     // The slope of the phase by the products of neighbours (Ahn & Cho, IEEE TMI 6, 1987), from -1/2 to 1/2 cycles/step.
     SmallFft::Value turn{};
@@ -183,7 +184,7 @@ class CrossCorrelation {
   SmallFft fft_;
   const double reach_;  // half width of the window about k = 0: half of the spoke
   std::vector<double> angles_;
-  std::vector<std::vector<SmallFft::Value>> own_, wanted_;  // [channel, sample]
+  std::vector<std::vector<SmallFft::Value>> measured_, opposite_;  // [channel, sample]
   std::vector<cdouble> there_;
 };
 

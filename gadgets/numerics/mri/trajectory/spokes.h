@@ -31,7 +31,7 @@ class SpokeValues {
   explicit SpokeValues(const Spokes& spokes);  ///< `spokes` must outlive this
   /// The values of all channels at `place` on a spoke, in the units of Spokes::first.
   void at(std::int64_t spoke, double place, std::vector<cdouble>& out) const;
-  /// As above, with the derivatives by the place.
+  /// Does the same, and gives the derivatives by the position.
   void at(std::int64_t spoke, double place, std::vector<cdouble>& out, std::vector<cdouble>& slope) const;
 
  private:

@@ -20,10 +20,10 @@ struct StretchScratch;  // also a tile and its halo
 constexpr std::int32_t kStretch = 256;  // samples per partial sum: the error grows as the root of their number
 constexpr std::int32_t kRowPart = 64;   // points of partial sums added at a time
 
-/// The place of a tile.
-struct Place {
+/// The points of the grid that a tile covers.
+struct TileBox {
   std::int32_t origin[3], extent[3];
-  Place(const Tiling& t, std::int32_t tile) {
+  TileBox(const Tiling& t, std::int32_t tile) {
     const std::int32_t at[3] = {tile / t.tiles[2] / t.tiles[1], tile / t.tiles[2] % t.tiles[1], tile % t.tiles[2]};
     for (int a = 0; a < 3; ++a) {
       origin[a] = at[a] * t.tile[a];
@@ -34,17 +34,16 @@ struct Place {
 
 /// Calls row(z, y, first point in the tile, offset in the grid) for each row of a tile.
 template <class Row>
-void for_rows(const Tiling& t, const Place& place, const Row& row) {
+void for_rows(const Tiling& t, const TileBox& box, const Row& row) {
   std::int32_t point = 0;
-  for (std::int32_t z = 0; z < place.extent[0]; ++z)
-    for (std::int32_t y = 0; y < place.extent[1]; ++y, point += place.extent[2])
+  for (std::int32_t z = 0; z < box.extent[0]; ++z)
+    for (std::int32_t y = 0; y < box.extent[1]; ++y, point += box.extent[2])
       row(z, y, point,
-          ((static_cast<std::int64_t>(place.origin[0]) + z) * t.grid[1] + place.origin[1] + y) * t.grid[2] +
-              place.origin[2]);
+          ((static_cast<std::int64_t>(box.origin[0]) + z) * t.grid[1] + box.origin[1] + y) * t.grid[2] + box.origin[2]);
 }
 
 /// The part of the work that does not depend on the samples or the coils.
-GatherWork gather_work(const NufftPlan::Impl& plan, const Place& place) {
+GatherWork gather_work(const NufftPlan::Impl& plan, const TileBox& box) {
   const Tiling& t = plan.tiling;
   GatherWork work{.list = nullptr,
                   .count = 0,
@@ -60,8 +59,8 @@ GatherWork gather_work(const NufftPlan::Impl& plan, const Place& place) {
                   .origin = {},
                   .extent = {},
                   .grid = {}};
-  std::copy_n(place.origin, 3, work.origin);
-  std::copy_n(place.extent, 3, work.extent);
+  std::copy_n(box.origin, 3, work.origin);
+  std::copy_n(box.extent, 3, work.extent);
   std::copy_n(t.grid, 3, work.grid);
   return work;
 }
@@ -90,8 +89,8 @@ const float* gather_to_buffer(const GatherWork& work, const GatherLayout& layout
 void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, const Piece& piece) {
   const Tiling& t = plan.tiling;
   const std::int64_t grid_size = volume(plan.grid_extents());
-  const Place place(t, piece.tile);
-  GatherWork work = gather_work(plan, place);
+  const TileBox box(t, piece.tile);
+  GatherWork work = gather_work(plan, box);
   work.list = plan.list.data() + piece.begin;
   work.count = piece.count;
   work.density = arguments.weights;
@@ -105,22 +104,22 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
     cfloat* to = split ? arguments.partial + (piece.slot * arguments.count + c) * plan.slot_points
                        : arguments.grid + c * grid_size;
     if (piece.count == 0) {
-      for_rows(t, place, [&](std::int32_t, std::int32_t, std::int32_t, std::int64_t offset) {
+      for_rows(t, box, [&](std::int32_t, std::int32_t, std::int32_t, std::int64_t offset) {
         for (std::int32_t i = 0; i < work.coils; ++i)
-          std::fill_n(to + i * coil_stride + offset, place.extent[2], cfloat{});
+          std::fill_n(to + i * coil_stride + offset, box.extent[2], cfloat{});
       });
       continue;
     }
-    const GatherLayout layout(place.extent, t.width, work.group);
+    const GatherLayout layout(box.extent, t.width, work.group);
     const float* sum = gather_to_buffer(work, layout, sums_in_stretches(plan.options));
-    for_rows(t, place, [&](std::int32_t z, std::int32_t y, std::int32_t point, std::int64_t offset) {
+    for_rows(t, box, [&](std::int32_t z, std::int32_t y, std::int32_t point, std::int64_t offset) {
       const std::int32_t first = z * layout.plane + y * layout.row + layout.halo;
       const cfloat* from = reinterpret_cast<const cfloat*>(sum) + first * work.group;
       cfloat* row = to + (split ? point : offset);
       if (work.group == 1)
-        std::copy_n(from, place.extent[2], row);
+        std::copy_n(from, box.extent[2], row);
       else
-        columns_to_lines(from, work.group, place.extent[2], work.coils, row, coil_stride);
+        columns_to_lines(from, work.group, box.extent[2], work.coils, row, coil_stride);
     });
   }
 }
@@ -146,12 +145,12 @@ void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& ar
                  [&](std::int64_t i) { gather_piece(plan, arguments, plan.pieces.data()[i]); });
   for_each_piece(context.threads(), plan.split_tiles.size(), [&](std::int64_t i) {
     const SplitTile split = plan.split_tiles.data()[i];
-    const Place place(t, split.tile);
+    const TileBox box(t, split.tile);
     for (std::int64_t c = 0; c < arguments.count; ++c)
-      for_rows(t, place, [&](std::int32_t, std::int32_t, std::int32_t point, std::int64_t offset) {
+      for_rows(t, box, [&](std::int32_t, std::int32_t, std::int32_t point, std::int64_t offset) {
         cfloat* to = arguments.grid + c * grid_size + offset;
-        for (std::int32_t first = 0; first < place.extent[2]; first += kRowPart) {
-          const std::int32_t n = std::min(kRowPart, place.extent[2] - first);
+        for (std::int32_t first = 0; first < box.extent[2]; first += kRowPart) {
+          const std::int32_t n = std::min(kRowPart, box.extent[2] - first);
           cdouble sum[kRowPart] = {};  // double, because there may be thousands of parts
           for (std::int32_t part = 0; part < split.count; ++part) {
             const cfloat* from =
@@ -176,8 +175,8 @@ void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateA
   const std::int64_t grid_size = volume(plan.grid_extents());
   for_each_piece(context.threads(), static_cast<std::int64_t>(touched.size()), [&](std::int64_t i) {
     const auto tile = static_cast<std::size_t>(touched[static_cast<std::size_t>(i)]);
-    const Place place(t, touched[static_cast<std::size_t>(i)]);
-    GatherWork work = gather_work(plan, place);
+    const TileBox box(t, touched[static_cast<std::size_t>(i)]);
+    GatherWork work = gather_work(plan, box);
     work.list = lists.list.data() + lists.offsets[tile];
     work.count = static_cast<std::int32_t>(lists.offsets[tile + 1] - lists.offsets[tile]);
     work.starts = starts;
@@ -188,14 +187,14 @@ void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateA
       work.group = coils_together(arguments.coils - c);
       work.coils = static_cast<std::int32_t>(std::min<std::int64_t>(work.group, arguments.coils - c));
       work.data = reinterpret_cast<const float*>(arguments.samples + c);
-      const GatherLayout layout(place.extent, t.width, work.group);
+      const GatherLayout layout(box.extent, t.width, work.group);
       const float* sum = gather_to_buffer(work, layout, sums_in_stretches(plan.options));
-      for_rows(t, place, [&](std::int32_t z, std::int32_t y, std::int32_t /*point*/, std::int64_t offset) {
+      for_rows(t, box, [&](std::int32_t z, std::int32_t y, std::int32_t /*point*/, std::int64_t offset) {
         const cfloat* from =
             reinterpret_cast<const cfloat*>(sum) + (z * layout.plane + y * layout.row + layout.halo) * work.group;
         for (std::int32_t coil = 0; coil < work.coils; ++coil) {
           cfloat* to = arguments.grid + (c + coil) * grid_size + offset;
-          for (std::int32_t x = 0; x < place.extent[2]; ++x) to[x] += arguments.sign * from[x * work.group + coil];
+          for (std::int32_t x = 0; x < box.extent[2]; ++x) to[x] += arguments.sign * from[x * work.group + coil];
         }
       });
     }

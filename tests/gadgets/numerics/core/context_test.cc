@@ -80,15 +80,15 @@ TYPED_TEST(ContextTest, ViewsSayWhereTheirMemoryIs) {
   Context& context = this->context();
   auto array = context.template allocate<float>({4, 6});
   auto host = context.template allocate_host<float>({4, 6});
-  const Place of_host = context.cuda() ? Place::pinned : Place::pageable;
+  const MemoryKind of_host = context.cuda() ? MemoryKind::pinned : MemoryKind::pageable;
   const View<const float> both[] = {array.view(), array.view().slice(2), host.view(), host.view().slice(2)};
-  EXPECT_EQ(both[0].place(), Place::device);
-  EXPECT_EQ(both[1].place(), Place::device);
-  EXPECT_EQ(both[2].place(), of_host);
-  EXPECT_EQ(both[3].place(), of_host);
-  EXPECT_EQ(host.reshaped({24}).view().part(5, {2}).place(), of_host);
+  EXPECT_EQ(both[0].memory_kind(), MemoryKind::device);
+  EXPECT_EQ(both[1].memory_kind(), MemoryKind::device);
+  EXPECT_EQ(both[2].memory_kind(), of_host);
+  EXPECT_EQ(both[3].memory_kind(), of_host);
+  EXPECT_EQ(host.reshaped({24}).view().part(5, {2}).memory_kind(), of_host);
   std::vector<float> values(24);
-  EXPECT_EQ(HostView<float>(values.data(), {24}).place(), Place::pageable);
+  EXPECT_EQ(HostView<float>(values.data(), {24}).memory_kind(), MemoryKind::pageable);
   EXPECT_EQ(both[3].data(), host.data() + 12);
 }
 

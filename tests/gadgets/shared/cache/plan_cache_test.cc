@@ -46,18 +46,18 @@ TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
   EXPECT_GT(first.made_ms, 0);
   const auto second = cache.get(two, request(positions(100, 0.013)));
   EXPECT_TRUE(second.reused);
-  EXPECT_EQ(first.plan, second.plan);
+  EXPECT_EQ(first.object, second.object);
   EXPECT_EQ(one.bytes_in_use(), 0u);  // the plan belongs to no session
   for (const PlanCache::Request& other :
        {request(positions(100, 0.014)), request(positions(99, 0.013)), request(positions(100, 0.013), 18)})
-    EXPECT_NE(cache.get(one, other).plan, first.plan);
+    EXPECT_NE(cache.get(one, other).object, first.object);
   PlanCache::Request other = request(positions(100, 0.013));
   other.options.kernel_width = 4;
-  EXPECT_NE(cache.get(one, other).plan, first.plan);
+  EXPECT_NE(cache.get(one, other).object, first.object);
   other = request(positions(100, 0.013));
   other.voxel_ratio = {0.5, 1, 1};
-  EXPECT_NE(cache.get(one, other).plan, first.plan);
-  EXPECT_EQ(cache.plans(), 6u);
+  EXPECT_NE(cache.get(one, other).object, first.object);
+  EXPECT_EQ(cache.objects(), 6u);
   const CacheCounts counts = cache.counts();
   EXPECT_EQ(counts.hits, 1u);
   EXPECT_EQ(counts.misses, 6u);
@@ -71,11 +71,11 @@ TEST(PlanCache, ComparesPositionsAndNotTheirDigest) {
   Context session(Backend::cpu, test_resources());
   const auto honest = positions(100, 0.013), forged = positions(100, 0.014);
   forged->digest = honest->digest;
-  EXPECT_NE(cache.get(session, request(honest)).plan, cache.get(session, request(forged)).plan);
+  EXPECT_NE(cache.get(session, request(honest)).object, cache.get(session, request(forged)).object);
   // Dropped samples have positions that are no numbers, which are equal here all the same.
   const auto a = positions(100, 0.013), b = positions(100, 0.013);
   a->coordinates[7] = b->coordinates[7] = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(cache.get(session, request(a)).plan, cache.get(session, request(b)).plan);
+  EXPECT_EQ(cache.get(session, request(a)).object, cache.get(session, request(b)).object);
 }
 
 // Two caches of one budget: what goes is what was unused for longest in either of them.
@@ -86,7 +86,7 @@ TEST(PlanCache, GivesWayWhenTheBudgetNeedsItsMemory) {
   const std::shared_ptr<numerics::MemoryBudget> budget = resources->memory();
   Context session(Backend::cpu, resources);
   PlanCache one(1 << 30, budget), other(1 << 30, budget);
-  const auto held = one.get(session, request(positions(1000, 0.01))).plan;
+  const auto held = one.get(session, request(positions(1000, 0.01))).object;
   one.get(session, request(positions(1000, 0.02)));
   other.get(session, request(positions(1000, 0.03)));
   EXPECT_TRUE(one.get(session, request(positions(1000, 0.02))).reused);
@@ -96,11 +96,11 @@ TEST(PlanCache, GivesWayWhenTheBudgetNeedsItsMemory) {
   const std::uint64_t before = budget->used();
   hungry.take(budget->left() - 4096);
   hungry.take(8192);  // the spare blocks, or the plan of the other cache
-  while (other.plans() == 1) hungry.take(4096);
-  EXPECT_EQ(one.plans(), 2u) << "used later";
-  while (one.plans() == 2) hungry.take(4096);
+  while (other.objects() == 1) hungry.take(4096);
+  EXPECT_EQ(one.objects(), 2u) << "used later";
+  while (one.objects() == 2) hungry.take(4096);
   EXPECT_THROW(hungry.take(before + (64 << 20)), numerics::OverBudget);
-  EXPECT_EQ(one.plans(), 1u) << "this one is held";
+  EXPECT_EQ(one.objects(), 1u) << "this one is held";
   EXPECT_TRUE(one.get(session, request(positions(1000, 0.01))).reused);
   EXPECT_LE(budget->used(), budget->bound());
 }
@@ -114,7 +114,7 @@ TEST(PlanCache, DropsWhatWasUnusedForLongestAndIsInNoUse) {
     each = cache.bytes();
   }
   PlanCache cache(3 * each + each / 2);
-  const auto held = cache.get(session, request(positions(1000, 0.01))).plan;
+  const auto held = cache.get(session, request(positions(1000, 0.01))).object;
   cache.get(session, request(positions(1000, 0.02)));
   cache.get(session, request(positions(1000, 0.03)));
   EXPECT_TRUE(cache.get(session, request(positions(1000, 0.02))).reused);
@@ -130,8 +130,8 @@ TEST(PlanCache, APlanThatDoesNotFitIsTheSessionsOwn) {
     PlanCache cache(bytes);
     Context session(Backend::cpu, test_resources());
     const auto made = cache.get(session, request(positions(1000, 0.01)));
-    EXPECT_EQ(session.bytes_in_use(), made.plan->bytes());
-    EXPECT_EQ(cache.plans(), 0u);
+    EXPECT_EQ(session.bytes_in_use(), made.object->bytes());
+    EXPECT_EQ(cache.objects(), 0u);
     Context poor(Backend::cpu, test_resources(), {.memory_budget = 1000});
     EXPECT_THROW(cache.get(poor, request(positions(1000, 0.01))), numerics::ResourceError);
   }
@@ -149,7 +149,7 @@ TEST(PlanCache, IsMadeOnceForSessionsThatAskTogether) {
   for (auto& session : sessions) session.join();
   int made = 0;
   for (const auto& result : results) {
-    EXPECT_EQ(result.plan, results[0].plan);
+    EXPECT_EQ(result.object, results[0].object);
     made += result.reused ? 0 : 1;
   }
   EXPECT_EQ(made, 1);
@@ -181,7 +181,7 @@ TEST(DeviceCache, CountsWhatRequestsHold) {
   DeviceCache<TokenRequest> cache(1000 * kUnit);
   Context session(Backend::cpu, test_resources());
   for (int i = 0; i < 10; ++i) cache.get(session, {.number = i, .held = 300});
-  EXPECT_EQ(cache.plans(), 3u);
+  EXPECT_EQ(cache.objects(), 3u);
   EXPECT_EQ(cache.bytes(), 900 * kUnit);
   EXPECT_TRUE(cache.get(session, {.number = 9, .held = 300}).reused);
   EXPECT_FALSE(cache.get(session, {.number = 0, .held = 300}).reused);
@@ -233,7 +233,7 @@ TEST(DeviceCache, AnotherSessionMakesWhatAStoppedOneBegan) {
     others.emplace_back([&] {
       Context own(Backend::cpu, test_resources());
       const auto result = cache.get(own, {.number = 1, .on_make = [&] { ++made; }});
-      EXPECT_TRUE(result.plan);
+      EXPECT_TRUE(result.object);
       reused += result.reused ? 1 : 0;
     });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // most of them wait by now
@@ -332,8 +332,8 @@ TEST(DeviceCache, WhoWaitsPassesOverAMakerThatHangs) {
     Context later(Backend::cpu, test_resources());
     EXPECT_TRUE(cache.get(later, {.number = 1}).reused);
     may_end.set_value();
-    EXPECT_EQ(hangs.get().plan, made.plan) << "it has come back: one object is kept, for all";
-    EXPECT_EQ(cache.plans(), 1u);
+    EXPECT_EQ(hangs.get().object, made.object) << "it has come back: one object is kept, for all";
+    EXPECT_EQ(cache.objects(), 1u);
   } else {
     may_end.set_value();
   }
@@ -398,7 +398,7 @@ TEST(PlanCache, PaysForWhatTinyPlansTake) {
   cache.get(session, request(positions(4, 0.01), 8));
   const std::uint64_t before = mallinfo2().uordblks, paid = resources->memory()->used();
   for (int i = 0; i < 2000; ++i) cache.get(session, request(positions(4, 0.02 + 1e-5 * i), 8));
-  ASSERT_EQ(cache.plans(), 2001u);
+  ASSERT_EQ(cache.objects(), 2001u);
   const std::uint64_t took = mallinfo2().uordblks - before, pays = resources->memory()->used() - paid;
   EXPECT_GE(pays, took) << took / 2000 << " bytes for each plan";
   EXPECT_LE(pays, 2 * took) << took / 2000 << " bytes for each plan";
@@ -408,9 +408,9 @@ TEST(DeviceCache, IsBoundedInNumber) {
   constexpr int kMost = DeviceCache<TokenRequest>::kMostEntries;
   DeviceCache<TokenRequest> cache(1 << 30);
   Context session(Backend::cpu, test_resources());
-  const auto held = cache.get(session, {.number = -1}).plan;
+  const auto held = cache.get(session, {.number = -1}).object;
   for (int i = 0; i < 2 * kMost; ++i) cache.get(session, {.number = i});
-  EXPECT_EQ(cache.plans(), static_cast<std::size_t>(kMost));
+  EXPECT_EQ(cache.objects(), static_cast<std::size_t>(kMost));
   EXPECT_TRUE(cache.get(session, {.number = -1}).reused) << "it is held";
   EXPECT_TRUE(cache.get(session, {.number = kMost + 1}).reused) << "the ones used last";
   EXPECT_FALSE(cache.get(session, {.number = kMost}).reused);
@@ -421,7 +421,7 @@ TEST(DeviceCache, PartsOfClientsHoldForTheNumberToo) {
   Client a("A"), b("B");
   for (const int number : {1, 2, 3, 4}) EXPECT_FALSE(a.finds(cache, number));
   for (int number = 100; number < 150; ++number) b.finds(cache, number, 1);
-  EXPECT_EQ(cache.plans(), 10u);
+  EXPECT_EQ(cache.objects(), 10u);
   for (const int number : {1, 2, 3, 4}) EXPECT_TRUE(a.finds(cache, number)) << number;
   for (int number = 144; number < 150; ++number) EXPECT_TRUE(b.finds(cache, number, 1)) << "the six used last";
   EXPECT_FALSE(b.finds(cache, 143));
@@ -476,7 +476,7 @@ TEST(DeviceCache, ThousandsOfThingsGoInAFewWalks) {
   for (int i = 0; i < 1000; ++i) hungry.take(1000);
   EXPECT_LE(walks.count() - before, 40);
   budget->evict_unused();
-  EXPECT_EQ(plans.plans() + operators.plans(), 0u);
+  EXPECT_EQ(plans.objects() + operators.objects(), 0u);
   EXPECT_TRUE(trajectories.find("A", std::to_string(kThings - 1)).empty());
 }
 
