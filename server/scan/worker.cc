@@ -165,6 +165,16 @@ std::string Worker::over_budget() {
       account_->budget()->bound() >> 20);
 }
 
+/// Charges what gadgets have allocated. Throws OverBudget where that is more than the budget lends, or than a session
+/// may have.
+void Worker::check_heap() {
+  heap_.check();
+  const std::uint64_t most = session_memory(options_, *account_->budget());
+  if (heap_.bytes() > most)
+    throw OverBudget(fmt::format("gadgets have allocated {} of the {} MiB that a session may use (session_memory_mib)",
+                                 heap_.bytes() >> 20, most >> 20));
+}
+
 void Worker::work() {
   meter_->set_backend(numerics::to_string(place_.backend));
   const bool on_device = place_.backend == numerics::Backend::cuda;
@@ -225,7 +235,7 @@ void Worker::work() {
     in_turn([&] {
       const Computing counted(place_.load.get());
       pipeline.start(request_.header);
-      heap_.check();
+      check_heap();
     });
     // The core is taken only now: threads that a pipeline starts may use all cores.
     std::unique_ptr<DedicatedCores::Lease> core;
@@ -241,7 +251,7 @@ void Worker::work() {
       woken_ = false;
       in_turn([&] {
         const Computing counted(place_.load.get());
-        heap_.check();
+        check_heap();
         if (taken.work) process(pipeline, std::move(*taken.work), inbox_.waiting());
         count_work();
         if (taken.end) pipeline.finish(*taken.end);
@@ -308,7 +318,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
 }
 
 void Worker::push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
-  heap_.check();
+  check_heap();
   if (request_.observer) request_.observer->readouts(readouts);
   pipeline.push(std::move(readouts), waiting);
 }

@@ -105,6 +105,7 @@ class Worker {
   void run();
   void work();
   std::string over_budget();
+  void check_heap();
   void process(Pipeline& pipeline, Work&& work, std::int64_t waiting);
   void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting);
   void push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting);

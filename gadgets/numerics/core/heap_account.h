@@ -13,8 +13,8 @@ namespace echotrain::numerics {
 
 /// Counts blocks that threads allocate with `new` while they are in one of its scopes, until they are freed, and
 /// charges them to a memory account: containers of gadgets, and of libraries that gadgets call, need not count
-/// themselves. Each block names its account in its last bytes (heap_operators.cc), so that the thread that frees it
-/// gives back what was charged.
+/// themselves. Each block names its account in its last bytes (heap_account_operators.cc), so that the thread that
+/// frees it gives back what was charged.
 ///
 /// Blocks that outlive the heap account are charged to no account: their keeper (a cache, a queue) counts them. Arrays,
 /// whose devices count them, and thread_scratch() do not use `new` within a scope. Thread-safe, but for its end.

@@ -294,8 +294,8 @@ class Tricklers(Meanwhile):
         self.readout = bytes(readout)
 
     def reserve(self, source, mib):
-        """A Cartesian scan of one channel takes 3 x V x 8 bytes, and 1 MiB."""
-        slices = round((mib - 1) * (1 << 20) / (3 * 8 * 256 * 256))
+        """A Cartesian scan of one channel takes 3 x V x 8 bytes, 512 a line, and 2 MiB."""
+        slices = round((mib - 2) * (1 << 20) / ((3 * 8 * 256 + 512) * 256))
         system = "<receiverChannels>1</receiverChannels>"
         header = scans.header_xml("cartesian", (256, 256, slices), readouts=256, system=system)
         self.holders.append(connect(self.server, source, wire.config_file("cartesian_3d"), wire.header(header)))

