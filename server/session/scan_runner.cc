@@ -65,7 +65,8 @@ void ScanRunner::tell(const ScanAdmission::Answer& answer) {
   if (answer.refusal) connection_.fail(*answer.refusal);
   if (answer.wait.empty()) return;
   if (!waiting_since_) waiting_since_ = Clock::now();
-  watchdog_.place_wait_begins(*waiting_since_);
+  watchdog_.place_wait_begins(*waiting_since_,
+                              admission_.has_memory() ? Watchdog::Lacks::place : Watchdog::Lacks::memory);
   connection_.status->state = SessionState::waiting;
   connection_.log.info("{}", answer.wait);
   connection_.outbox->text(protocol::Level::info, answer.wait);
