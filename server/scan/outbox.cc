@@ -39,7 +39,11 @@ void Outbox::image(protocol::Image&& image, const ImageTimes& times) {
   add(std::move(out), 1);
 }
 
-void Outbox::response(const protocol::Response& response) { add(encoded(response)); }
+void Outbox::response(const protocol::Response& response, std::shared_ptr<void> holds) {
+  Outgoing out = encoded(response);
+  out.holds = std::move(holds);
+  add(std::move(out));
+}
 
 bool Outbox::text(protocol::Level level, std::string_view text) {
   int count;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -25,6 +26,7 @@ struct Outgoing {
   protocol::Payload pixels;
   ImageTimes times;   // of an image
   Instant written{};  // its last byte was given to the kernel; see note_written()
+  std::shared_ptr<void> holds{};  // goes with it
   std::size_t bytes() const { return head.size() + pixels.bytes.size(); }
   /// Memory that the message takes in the queue: the pixels, and two blocks of the heap (the head, and the queue's node
   /// with its two links), with what the allocator adds to each.
@@ -48,7 +50,8 @@ class Outbox {
 
   /// Adds the latency of an image to its meta attributes, unless the client sent the image.
   void image(protocol::Image&& image, const ImageTimes& times = {});
-  void response(const protocol::Response& response);
+  /// `holds` is given back when the answer has been sent, or is dropped.
+  void response(const protocol::Response& response, std::shared_ptr<void> holds = nullptr);
   /// A line for the client; after kMostTexts of them one says that the rest is only in the log. Returns false if this
   /// one is not sent.
   bool text(protocol::Level level, std::string_view text);

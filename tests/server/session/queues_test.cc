@@ -248,6 +248,19 @@ TEST(Outbox, TextsAreLimitedButTheFatalOneIsSent) {
   EXPECT_EQ(text(101), std::string("ERROR    bad-data: why\n\0", 24));
 }
 
+TEST(Outbox, GivesBackWhatAnAnswerHoldsWhenItIsSent) {
+  Outbox outbox(1 << 20, [] {});
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> known = held;
+  outbox.response({1, "text"}, std::move(held));
+  std::vector<Outgoing> messages;
+  outbox.take(messages, 16);
+  outbox.sent(messages);
+  EXPECT_FALSE(known.expired());
+  messages.clear();
+  EXPECT_TRUE(known.expired());
+}
+
 TEST(Outbox, DiscardFreesEverything) {
   Outbox outbox(1000, [] {});
   auto pixels = std::make_shared<std::vector<std::byte>>(5000);
