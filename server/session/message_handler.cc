@@ -221,16 +221,21 @@ void MessageHandler::check_memory() {
     connection_.fail(
         {"budget",
          fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib", most >> 20)});
-  pending_memory_.set(pending);
-  // A small message that waits keeps all that came beside it, its own head too, of which it has a copy.
-  const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_payload_bytes();
-  beside_memory_.set(held - std::min(held, counted));
+  count_memory();
   if (connection_.ending()) return;
   try {
     connection_.status->account->check();
   } catch (const OverBudget& error) {
     connection_.fail({"budget", error.what()});
   }
+}
+
+void MessageHandler::count_memory() {
+  const std::size_t pending = buffer_.pending_bytes();
+  pending_memory_.set(pending);
+  // A small message that waits keeps all that came beside it, its own head too, of which it has a copy.
+  const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_payload_bytes();
+  beside_memory_.set(held - std::min(held, counted));
 }
 
 void MessageHandler::flush(std::vector<protocol::Acquisition>& batch) {

@@ -46,6 +46,8 @@ class MessageHandler {
 
   /// Drops the partly received message: the session does not wait for the rest.
   void drop_partial_message();
+  /// Counts what the bytes that have come take now.
+  void count_memory();
 
  private:
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
