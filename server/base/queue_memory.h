@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "gadgets/numerics/core/memory_budget.h"
@@ -64,6 +66,23 @@ class QueueMemory {
  private:
   const std::shared_ptr<numerics::MemoryAccount> account_, input_;
   std::atomic<std::uint64_t> used_ = 0;
+};
+
+/// Things of a queue that nobody wants any more. They count until they are freed, which takes long where they are many
+/// and small.
+template <class Thing>
+struct Unwanted {
+  QueueMemory::Share share;
+  std::list<Thing> things;  // go first
+
+  /// Returns null without memory: then they have to be freed where they are.
+  static std::shared_ptr<Unwanted> make(const std::shared_ptr<QueueMemory>& memory, QueueMemory::Kind kind) noexcept {
+    try {
+      return std::shared_ptr<Unwanted>(new Unwanted{QueueMemory::Share(memory, kind), {}});
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+  }
 };
 
 /// Sets a few MiB aside for the whole process. They are freed when an allocation first fails: one that is too big for

@@ -32,6 +32,18 @@ void ReadLimiter::end(Permit& permit) {
   if (wake) wake();
 }
 
+std::unique_ptr<ReadLimiter::Permit> AddressLimiters::acquire(const std::string& address, std::function<void()> wake) {
+  std::shared_ptr<ReadLimiter> limiter;
+  {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(limiters_, [](const auto& each) { return each.second.expired(); });
+    std::weak_ptr<ReadLimiter>& known = limiters_[address];
+    limiter = known.lock();
+    if (!limiter) known = limiter = std::make_shared<ReadLimiter>(most_of_one_);
+  }
+  return limiter->acquire(std::move(wake));
+}
+
 ReadLimiter::Permit::~Permit() { limiter_->end(*this); }
 
 bool ReadLimiter::Permit::granted() const {

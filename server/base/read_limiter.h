@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace echotrain::server {
@@ -41,6 +43,18 @@ class ReadLimiter : public std::enable_shared_from_this<ReadLimiter> {
   mutable std::mutex mutex_;
   int granted_ = 0;
   std::list<Permit*> line_;
+};
+
+/// A limiter for each address, as long as somebody there has a permit or waits for one. Thread-safe.
+class AddressLimiters {
+ public:
+  explicit AddressLimiters(int most_of_one) : most_of_one_(most_of_one) {}
+  std::unique_ptr<ReadLimiter::Permit> acquire(const std::string& address, std::function<void()> wake);
+
+ private:
+  const int most_of_one_;
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<ReadLimiter>> limiters_;
 };
 
 }  // namespace echotrain::server

@@ -68,19 +68,28 @@ void Inbox::finish(End how) {
   arrived_.notify_one();
 }
 
-void Inbox::cancel() {
-  std::list<Entry> dropped;  // freed outside the lock
+void Inbox::cancel() noexcept {
   {
     const std::scoped_lock lock(mutex_);
     cancelled_ = true;
     something_ = true;
-    dropped.swap(queue_);
-    readouts_ = 0;
-    bytes_ = taken_bytes_;
-    payload_ = taken_payload_;
-    share_.set(bytes_);
   }
   arrived_.notify_one();
+}
+
+std::shared_ptr<void> Inbox::hand_over() noexcept {
+  cancel();
+  std::list<Entry> here;
+  const auto unwanted = Unwanted<Entry>::make(memory_, QueueMemory::Kind::input);
+  const std::scoped_lock lock(mutex_);
+  if (queue_.empty()) return nullptr;
+  (unwanted ? unwanted->things : here).swap(queue_);
+  if (unwanted) unwanted->share.set(bytes_ - taken_bytes_);
+  readouts_ = 0;
+  bytes_ = taken_bytes_;
+  payload_ = taken_payload_;
+  share_.set(bytes_);
+  return unwanted;
 }
 
 bool Inbox::pause() {

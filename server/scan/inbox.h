@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <variant>
@@ -33,15 +34,21 @@ class Inbox {
  public:
   /// `room` is called, on the worker's thread, when the queue stops being full.
   Inbox(std::size_t bound_bytes, std::function<void()> room, std::shared_ptr<QueueMemory> memory = nullptr)
-      : share_(std::move(memory), QueueMemory::Kind::input), bound_(bound_bytes), room_(std::move(room)) {}
+      : memory_(std::move(memory)),
+        share_(memory_, QueueMemory::Kind::input),
+        bound_(bound_bytes),
+        room_(std::move(room)) {}
 
   void push(Work&& work);
   /// Says that nothing more will come.
   void finish(End how);
-  /// Drops what is queued and tells the worker to stop.
-  void cancel();
-  /// Keeps a worker that waits for work waiting, whatever comes, until resume() or cancel(). Returns false, and changes
-  /// nothing, when the worker has something to do.
+  /// Tells the worker to stop: it gets nothing more of what is queued.
+  void cancel() noexcept;
+  /// Cancels, and returns what was queued, which counts until it is freed: that takes long where it is many small
+  /// things. Null when nothing was.
+  std::shared_ptr<void> hand_over() noexcept;
+  /// While the worker waits for work and there is none, keeps it waiting, whatever comes, until resume() or cancel().
+  /// False, and nothing changes, when the worker has something to do.
   bool pause();
   void resume();
   /// True if the queue has reached its bound. A message of any size is taken before that, so the bound may be exceeded.
@@ -92,6 +99,7 @@ class Inbox {
   std::size_t taken_bytes_ = 0;                  // in the worker's hands
   std::size_t payload_ = 0, taken_payload_ = 0;  // of these
   std::int64_t readouts_ = 0;                    // acquisitions in the queue
+  const std::shared_ptr<QueueMemory> memory_;    // null: nobody counts
   QueueMemory::Share share_;                     // of bytes_
   const std::size_t bound_;
   bool told_exceeds_cache_ = false;

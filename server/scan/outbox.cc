@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 namespace echotrain::server {
@@ -39,7 +40,11 @@ void Outbox::image(protocol::Image&& image, const ImageTimes& times) {
   add(std::move(out), 1);
 }
 
-void Outbox::response(const protocol::Response& response) { add(encoded(response)); }
+void Outbox::response(const protocol::Response& response, std::shared_ptr<void> holds) {
+  Outgoing out = encoded(response);
+  out.holds = std::move(holds);
+  add(std::move(out));
+}
 
 bool Outbox::text(protocol::Level level, std::string_view text) {
   int count;
@@ -57,14 +62,16 @@ bool Outbox::text(protocol::Level level, std::string_view text) {
 }
 
 void Outbox::fatal(const protocol::Error& error) {
-  add(encoded(protocol::Text{
-      protocol::format_log_text(protocol::Level::error, fmt::format("{}: {}", error.code, error.message))}));
+  Outgoing out = encoded(protocol::Text{
+      protocol::format_log_text(protocol::Level::error, fmt::format("{}: {}", error.code, error.message))});
+  out.last_words = true;
+  add(std::move(out));
 }
 
 void Outbox::add(Outgoing&& message, std::uint64_t images) {
   {
     const std::scoped_lock lock(mutex_);
-    if (ended_) return;
+    if (ended_ || (drops_ && !message.last_words)) return;
     queue_.push_back(std::move(message));
     count(queued_bytes_ + queue_.back().held_bytes());
     if (queue_.back().is_control()) control_bytes_ += queue_.back().held_bytes();
@@ -85,27 +92,56 @@ void Outbox::close() {
     if (ended_) return;
     ended_ = true;
     queue_.push_back(encoded(protocol::Close{}));
+    queue_.back().last_words = true;
     count(queued_bytes_ + queue_.back().held_bytes());
   }
   wake_();
 }
 
-void Outbox::discard() {
-  std::list<Outgoing> dropped;  // freed outside the lock
+std::shared_ptr<void> Outbox::discard() {
+  std::shared_ptr<void> dropped = drop_all_but_last_words();
   {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
-    dropped.swap(queue_);
+    queue_.clear();
     count(0);
-    control_bytes_ = 0;
   }
   room_.notify_all();
   wake_();
+  return dropped;
+}
+
+std::shared_ptr<void> Outbox::drop_all_but_last_words() noexcept {
+  std::list<Outgoing> here;
+  const auto unwanted = Unwanted<Outgoing>::make(memory_, QueueMemory::Kind::kept);
+  std::list<Outgoing>& dropped = unwanted ? unwanted->things : here;
+  {
+    const std::scoped_lock lock(mutex_);
+    drops_ = true;
+    dropped.swap(queue_);
+    std::size_t kept = taken_bytes_;
+    while (!dropped.empty() && dropped.back().last_words) {  // nothing comes after them
+      kept += dropped.back().held_bytes();
+      queue_.splice(queue_.begin(), dropped, std::prev(dropped.end()));
+    }
+    dropped_ += dropped.size();
+    if (unwanted) unwanted->share.set(queued_bytes_ - std::min(kept, queued_bytes_));
+    count(std::min(kept, queued_bytes_));
+    control_bytes_ = 0;
+  }
+  room_.notify_all();
+  if (dropped.empty()) return nullptr;
+  return unwanted;
+}
+
+std::size_t Outbox::dropped() const {
+  const std::scoped_lock lock(mutex_);
+  return dropped_;
 }
 
 void Outbox::wait_for_room(const std::atomic<bool>& cancelled) {
   std::unique_lock lock(mutex_);
-  room_.wait(lock, [&] { return queued_bytes_ < bound_ || ended_ || cancelled; });
+  room_.wait(lock, [&] { return queued_bytes_ < bound_ || ended_ || drops_ || cancelled; });
 }
 
 void Outbox::kick() {
@@ -123,11 +159,13 @@ std::size_t Outbox::control_bytes() const {
   return control_bytes_;
 }
 
-void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
+void Outbox::take(std::vector<Outgoing>& out, std::size_t most, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
-  while (!queue_.empty() && out.size() < most) {
+  for (std::size_t taken = 0; !queue_.empty() && out.size() < most && taken < bytes;) {
     out.push_back(std::move(queue_.front()));
     queue_.pop_front();
+    taken += out.back().held_bytes();
+    taken_bytes_ += out.back().held_bytes();
   }
 }
 
@@ -148,6 +186,7 @@ void Outbox::sent(std::vector<Outgoing>& messages) {
       }
     bytes_sent_ += bytes;
     count(queued_bytes_ - std::min(held, queued_bytes_));  // discard() may have forgotten them already
+    taken_bytes_ -= std::min(held, taken_bytes_);
     control_bytes_ -= std::min(talk, control_bytes_);
   }
   room_.notify_all();

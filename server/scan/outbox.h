@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -23,8 +24,10 @@ namespace echotrain::server {
 struct Outgoing {
   protocol::Buffer head;
   protocol::Payload pixels;
-  ImageTimes times;   // of an image
-  Instant written{};  // its last byte was given to the kernel; see note_written()
+  ImageTimes times;               // of an image
+  Instant written{};              // its last byte was given to the kernel; see note_written()
+  std::shared_ptr<void> holds{};  // goes with it
+  bool last_words = false;        // fatal() or close()
   std::size_t bytes() const { return head.size() + pixels.bytes.size(); }
   /// Memory that the message takes in the queue: the pixels, and two blocks of the heap (the head, and the queue's node
   /// with its two links), with what the allocator adds to each.
@@ -44,11 +47,12 @@ class Outbox {
  public:
   /// `wake` is called, on the adding thread, when the writer may have something to do.
   Outbox(std::size_t bound_bytes, std::function<void()> wake, std::shared_ptr<QueueMemory> memory = nullptr)
-      : share_(std::move(memory)), bound_(bound_bytes), wake_(std::move(wake)) {}
+      : memory_(std::move(memory)), share_(memory_), bound_(bound_bytes), wake_(std::move(wake)) {}
 
   /// Adds the latency of an image to its meta attributes, unless the client sent the image.
   void image(protocol::Image&& image, const ImageTimes& times = {});
-  void response(const protocol::Response& response);
+  /// `holds` is given back when the answer has been sent, or is dropped.
+  void response(const protocol::Response& response, std::shared_ptr<void> holds = nullptr);
   /// Adds a line for the client; after kMostTexts of them one says that the rest is only in the log. Returns false if
   /// this one is not sent.
   bool text(protocol::Level level, std::string_view text);
@@ -56,8 +60,14 @@ class Outbox {
   void fatal(const protocol::Error& error);
   /// Adds the last message: CLOSE. Nothing is accepted after it.
   void close();
-  /// Drops everything that is queued and everything to come, because the peer is gone.
-  void discard();
+  /// The peer is gone: drops everything that is here and everything to come. Returns what is to be freed, which takes
+  /// long where it is many small things.
+  std::shared_ptr<void> discard();
+  /// Others want the memory: does the same with all but fatal(), close() and what take() has given. What is returned
+  /// counts until it is freed.
+  std::shared_ptr<void> drop_all_but_last_words() noexcept;
+  /// Messages that were dropped by that.
+  std::size_t dropped() const;
 
   /// Blocks while the queue is at its bound, until there is room, `cancelled` is set (then call kick()) or discard().
   void wait_for_room(const std::atomic<bool>& cancelled);
@@ -67,8 +77,9 @@ class Outbox {
   /// Returns the held bytes of unsent answers and other messages that are no images.
   std::size_t control_bytes() const;
 
-  /// Moves up to `most` messages to `out`, for the writer. They count as queued until sent().
-  void take(std::vector<Outgoing>& out, std::size_t most);
+  /// For the writer: moves up to `most` messages to `out`, no more once these have `bytes`. They count as queued until
+  /// sent().
+  void take(std::vector<Outgoing>& out, std::size_t most, std::size_t bytes = SIZE_MAX);
   void sent(std::vector<Outgoing>& messages);
   /// True if nothing is queued and nothing can come.
   bool finished() const;
@@ -88,11 +99,14 @@ class Outbox {
   std::condition_variable room_;
   std::list<Outgoing> queue_;  // whose blocks are as large as held_bytes() says
   std::size_t queued_bytes_ = 0;
-  std::size_t control_bytes_ = 0;  // of them
-  QueueMemory::Share share_;       // of queued_bytes_
+  std::size_t taken_bytes_ = 0, control_bytes_ = 0;  // of them
+  const std::shared_ptr<QueueMemory> memory_;        // null: nobody counts
+  QueueMemory::Share share_;                         // of queued_bytes_
   const std::size_t bound_;
   int texts_ = 0;
   bool ended_ = false;
+  bool drops_ = false;  // all but the last words
+  std::size_t dropped_ = 0;
   std::uint64_t images_ = 0;
   std::vector<ImageLatency> latencies_;
   std::optional<float> last_send_ms_;

@@ -49,7 +49,7 @@ class LastMatrix {
     const std::scoped_lock lock(mutex_);
     record_ = std::move(record);
     text_ = std::move(text);
-    share_.set(text_->size());
+    share_.set(text_->capacity());
   }
 
  private:
@@ -59,9 +59,18 @@ class LastMatrix {
   std::shared_ptr<const std::string> text_;
 };
 
+constexpr std::size_t kLabelText = 64 + 7, kNumbersText = 2 * 13 + 2;  // at most, of a line; of a complex number
+
+/// What the matrix takes at most as text.
+std::uint64_t matrix_bytes(const NoiseRecord& record) {
+  const auto coils = static_cast<std::uint64_t>(record.coils);
+  return coils * kLabelText + coils * (coils + 1) / 2 * kNumbersText;
+}
+
 std::string matrix_text(const NoiseRecord& record) {
   const auto coils = static_cast<std::size_t>(record.coils);
   std::string out;
+  out.reserve(matrix_bytes(record));
   for (std::size_t c = 0; c < coils; ++c)
     out += fmt::format("label {}\n", record.labels.empty() ? std::string() : record.labels[c]);
   for (std::size_t a = 0; a < coils; ++a) {
@@ -74,11 +83,14 @@ std::string matrix_text(const NoiseRecord& record) {
   return out;
 }
 
+constexpr std::uint64_t kCopiesOfMatrix = 3;  // the last one; an answer, as text and as it is sent
+
 /// Covariance of the noise of this measurement, half of whose power is in the real part: docs/protocol.md has the form.
 std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources,
                                 const QueryClient& asker) {
   const auto record = record_of<NoiseStore>(measurement_id, resources, asker);
   if (!record) return "unknown";
+  if (asker.pay) asker.pay(kCopiesOfMatrix * matrix_bytes(*record));
   LastMatrix& last = resources.get<LastMatrix>();
   std::shared_ptr<const std::string> text = last.find(record);
   if (!text) {

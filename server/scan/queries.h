@@ -1,6 +1,8 @@
 // A query is a client's question to the server: a QUERY message, which a text answers.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +17,8 @@ namespace echotrain::server {
 struct QueryClient {
   std::string owner;                  ///< the client's identity
   std::optional<std::string> device;  ///< of its header; nothing before that has come: any device, if it is one
+  /// Is told of so many bytes before a long answer is made of them; may throw numerics::OverBudget.
+  std::function<void(std::uint64_t)> pay = nullptr;
 };
 
 /// Returns the text that answers the query `name`; "Unknown query" for a name that is not known.

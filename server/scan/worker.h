@@ -88,6 +88,8 @@ class Worker {
   void finish(End how) { inbox_.finish(how); }
   /// Stops within the operation that runs; nothing more is reconstructed, and that is no failure.
   void cancel();
+  /// Returns what is left in the queue of a scan that does not need it any more; see Inbox.
+  std::shared_ptr<void> hand_over_queue() { return inbox_.hand_over(); }
 
   numerics::Backend backend() const { return place_.backend; }
   /// Returns the thread's signs of life; any thread may ask for them.

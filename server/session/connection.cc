@@ -87,6 +87,16 @@ asio::awaitable<bool> Connection::offload(FairQueue& queue, std::function<void()
   co_return true;
 }
 
+void Connection::free_offloaded(std::shared_ptr<void> what) noexcept {
+  if (!what) return;
+  try {
+    const auto held = std::make_shared<std::shared_ptr<void>>(std::move(what));
+    environment.long_texts->add(
+        address, [held] { held->reset(); }, waker());
+  } catch (const std::bad_alloc&) {  // it is freed here
+  }
+}
+
 void Connection::fail(protocol::Error reason) {
   if (observer) observer->error(reason);
   if (!end.error && !end.gone && !end.told) end.error = std::move(reason);
@@ -135,7 +145,7 @@ void Connection::drop() {
 
 void Connection::cut() {
   end.gone = true;
-  outbox->discard();
+  free_offloaded(outbox->discard());
   transport->reset();
   notify();
 }

@@ -28,6 +28,8 @@ struct Ending {
   bool told = false;                     ///< the last message is queued: later errors change nothing
 
   bool any() const { return closed || broken_off || error || gone; }
+  /// It ends because memory is short: others may want what it has.
+  bool over_budget() const { return error && error->code == "budget"; }
   /// "complete", "incomplete", "peer gone", or the code of the fatal error.
   std::string outcome() const;
 };
@@ -50,6 +52,10 @@ class Connection {
   /// Waits until `work` has been done on a thread of `queue`, in the fair order of addresses. Returns false if
   /// `is_over`, which it asks meanwhile, became true first; the work has then not been done.
   asio::awaitable<bool> offload(FairQueue& queue, std::function<void()> work, std::function<bool()> is_over);
+  /// Frees `what` on a thread that reads long texts, by turns of addresses: the threads that move bytes serve others.
+  void free_offloaded(std::shared_ptr<void> what) noexcept;
+  /// Drops what the client has not read, but for the last words: others want the memory.
+  void drop_unsent() noexcept { free_offloaded(outbox->drop_all_but_last_words()); }
   /// Wakes all coroutines of the session, which look at what has changed.
   void notify() { changed_->notify(); }
   /// Returns a function that calls notify() on the strand. Any thread may call it, also after the connection has been

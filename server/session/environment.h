@@ -68,6 +68,8 @@ struct Environment {
   std::shared_ptr<Canary> canary = std::make_shared<Canary>(readiness);  ///< tries GPUs on which scans fail
   std::shared_ptr<StuckScans> stuck;                                     ///< whose threads do not come back
   std::shared_ptr<LogBounds> log_bounds = std::make_shared<LogBounds>();
+  /// Lets one long answer of an address wait to be read; the next ones are made after that.
+  std::shared_ptr<AddressLimiters> long_answers = std::make_shared<AddressLimiters>(1);
   /// Threads that read clients' texts, while sessions go on: those that take long, and those of a few ms (TLS
   /// handshakes too).
   std::shared_ptr<FairQueue> long_texts = std::make_shared<FairQueue>(text_threads());

@@ -221,16 +221,21 @@ void MessageHandler::check_memory() {
     connection_.fail(
         {"budget",
          fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib", most >> 20)});
-  pending_memory_.set(pending);
-  // A small message that waits keeps all that came beside it, its own head too, of which it has a copy.
-  const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_payload_bytes();
-  slack_memory_.set(held - std::min(held, counted));
+  count_memory();
   if (connection_.ending()) return;
   try {
     connection_.status->account->check();
   } catch (const OverBudget& error) {
     connection_.fail({"budget", error.what()});
   }
+}
+
+void MessageHandler::count_memory() {
+  const std::size_t pending = buffer_.pending_bytes();
+  pending_memory_.set(pending);
+  // A small message that waits keeps all that came beside it, its own head too, of which it has a copy.
+  const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_payload_bytes();
+  slack_memory_.set(held - std::min(held, counted));
 }
 
 void MessageHandler::flush(std::vector<protocol::Acquisition>& batch) {
@@ -279,22 +284,42 @@ asio::awaitable<std::optional<SessionAction>> MessageHandler::step_of(const prot
 
 // Takes no more of a client that does not read what it has asked for, while that is more than `most`.
 asio::awaitable<void> MessageHandler::wait_until_read(std::size_t most) {
-  if (connection_.outbox->control_bytes() <= most) co_return;
+  co_await hold_back_until([this, most] { return connection_.outbox->control_bytes() <= most; });
+}
+
+// Takes no more of a client that has to read before `may_go_on`.
+asio::awaitable<void> MessageHandler::hold_back_until(std::function<bool()> may_go_on) {
+  if (may_go_on()) co_return;
   permit_.reset();
   tell_watchdog(true, false);
-  while (connection_.outbox->control_bytes() > most && !connection_.ending()) {
+  while (!may_go_on() && !connection_.ending()) {
     watchdog_.hold_back(Clock::now(), Watchdog::Fault::client);
     co_await connection_.poll_wait();
   }
   watchdog_.release();
 }
 
+// Answers what may take long to find. An answer that may be long is paid for before it is made, and an address has one
+// of them that has not been read.
 asio::awaitable<std::optional<SessionAction>> MessageHandler::answer_long(const protocol::Query& query) {
-  SessionAction step;
-  step.response = protocol::Response{query.correlation_id, ""};
-  const std::function<void()> work = [&] { step.response->text = state_machine_.answer(query); };
-  const bool made = co_await offload(work, !ProtocolStateMachine::is_long(query), true);
-  co_return made ? std::optional(std::move(step)) : std::nullopt;
+  std::shared_ptr<ReadLimiter::Permit> permit;
+  if (ProtocolStateMachine::is_long(query) && !connection_.exempt) {
+    permit = connection_.environment.long_answers->acquire(connection_.address, connection_.waker());
+    co_await hold_back_until([&] { return permit->granted(); });
+    if (connection_.ending()) co_return std::nullopt;
+  }
+  protocol::Response response{query.correlation_id, ""};
+  numerics::MemoryShare paid(connection_.status->account);
+  const std::function<void()> work = [&] {
+    try {
+      response.text = state_machine_.answer(query, [&](std::uint64_t bytes) { paid.grow_to(bytes); });
+    } catch (const OverBudget&) {
+      response.text = "refused: the server has no memory for this answer now; ask again later";
+    }
+  };
+  if (!co_await offload(work, !ProtocolStateMachine::is_long(query), true)) co_return std::nullopt;
+  connection_.outbox->response(response, std::move(permit));
+  co_return SessionAction();
 }
 
 asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch) {

@@ -47,6 +47,8 @@ class MessageHandler {
 
   /// Drops the partly received message: the session does not wait for the rest.
   void drop_partial_message();
+  /// Counts what the bytes that have come take now.
+  void count_memory();
 
  private:
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
@@ -55,6 +57,7 @@ class MessageHandler {
   asio::awaitable<bool> offload(std::function<void()> work, bool quick, bool answers = false);
   asio::awaitable<std::optional<SessionAction>> step_of(const protocol::Message& message);
   asio::awaitable<void> wait_until_read(std::size_t most);
+  asio::awaitable<void> hold_back_until(std::function<bool()> may_go_on);
   asio::awaitable<std::optional<SessionAction>> answer_long(const protocol::Query& query);
   void tell(const SessionAction& step);
   asio::awaitable<void> start_scan(ScanRequest request);

@@ -116,12 +116,14 @@ ProtocolStateMachine::Config ProtocolStateMachine::read_config(const PipelineCat
   return {catalogue.choose(text), token_in(text)};
 }
 
-std::string ProtocolStateMachine::answer(const protocol::Query& query) const {
+std::string ProtocolStateMachine::answer(const protocol::Query& query, std::function<void(std::uint64_t)> pay) const {
   // What scans have left is for clients that may make scans.
   if (asks_of_scans(query) && client_.needs_token && !admissible()) return "unknown";
   if (query.name.starts_with(kMatrix) && !admissible())
     return "refused: name a pipeline, by a config, before this question";
-  return answer_query(query.name, catalogue_, resources_, asker());
+  QueryClient client = asker();
+  client.pay = std::move(pay);
+  return answer_query(query.name, catalogue_, resources_, client);
 }
 
 bool ProtocolStateMachine::asks_of_scans(const protocol::Query& query) {

@@ -89,8 +89,8 @@ class ProtocolStateMachine {
   };
   Additional read_additional(const std::string& text) const;
   SessionAction take(const Additional& additional);
-  /// Returns the text that answers a query. Any thread may call it.
-  std::string answer(const protocol::Query& query) const;
+  /// Returns the text that answers a query; `pay`: see QueryClient. Any thread may call it.
+  std::string answer(const protocol::Query& query, std::function<void(std::uint64_t)> pay = nullptr) const;
   /// True if the answer is about noise or reference lines of earlier scans, which may have to be read from a disk.
   static bool asks_of_scans(const protocol::Query& query);
   /// True if the answer may be long and take long to make.

@@ -38,7 +38,7 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
   paused_ = asked_again_ = false;
   if (worker_) {
     replaced_ = std::move(worker_);
-    replaced_->cancel();
+    stop(*replaced_);
     while (!replaced_->done() && !hangs_) co_await connection_.wait();
     if (!hangs_) replaced_.reset();
   }
@@ -65,7 +65,8 @@ void ScanRunner::tell(const ScanAdmission::Answer& answer) {
   if (answer.refusal) connection_.fail(*answer.refusal);
   if (answer.wait.empty()) return;
   if (!waiting_since_) waiting_since_ = Clock::now();
-  watchdog_.place_wait_begins(*waiting_since_);
+  watchdog_.place_wait_begins(*waiting_since_,
+                              admission_.has_memory() ? Watchdog::Lacks::place : Watchdog::Lacks::memory);
   connection_.status->state = SessionState::waiting;
   connection_.log.info("{}", answer.wait);
   connection_.outbox->text(protocol::Level::info, answer.wait);
@@ -183,7 +184,7 @@ void ScanRunner::end_borrowing(bool idle) {
                              idle ? "others wait for memory, (almost) no data of this scan have come"
                                   : "others have waited for memory",
                              connection_.options.pause_s, admission_.why_it_ends())});
-  cancel();
+  give_way();
 }
 
 void ScanRunner::end_crawling() {
@@ -195,7 +196,13 @@ void ScanRunner::end_crawling() {
                    "have come than would fill the {} MiB that it uses within two days; send it again when "
                    "its data are there",
                    kCrawl * connection_.options.idle_timeout_s, (connection_.status->account->used() >> 20) + 1)});
+  give_way();
+}
+
+// Others wait for all that the scan has.
+void ScanRunner::give_way() {
   cancel();
+  if (connection_.end.over_budget()) connection_.drop_unsent();
 }
 
 void ScanRunner::ask_again() {
@@ -231,7 +238,7 @@ asio::awaitable<void> ScanRunner::regain_place() {
   }
   if (!paused_) co_return;
   watchdog_.place_wait_ends();
-  worker_->cancel();
+  stop(*worker_);
 }
 
 // A session that has borrowed memory which others wait for, or want to find, takes in no more than what its worker
@@ -292,20 +299,21 @@ asio::awaitable<void> ScanRunner::finish() {
     connection_.status->state = SessionState::finishing;
     const double most_s = connection_.options.max_compute_s;
     watchdog_.set_alarm(Clock::now() + seconds(most_s), [this, most_s] {
-      worker_->cancel();
+      stop(*worker_);
       connection_.fail({"timeout", fmt::format("the scan has computed for {} s after its last data, the longest time "
                                                "that this server lets one (max_compute_s)",
                                                most_s)});
     });
     worker_->finish(connection_.end.closed && !connection_.end.error ? End::complete : End::truncated);
     while (!worker_->done() && !hangs_) {
-      if (connection_.end.gone) worker_->cancel();
+      if (connection_.end.gone) stop(*worker_);
       end_borrowing(/*idle=*/false);
       co_await connection_.wait();
     }
   }
   watchdog_.clear_alarm();
   if (hangs_) co_return;
+  if (worker_) connection_.free_offloaded(worker_->hand_over_queue());  // of one that has failed
   admission_.give_back();
   if (worker_ && worker_->failure()) connection_.fail(*worker_->failure());
 }
@@ -314,13 +322,21 @@ void ScanRunner::cancel() {
   if (!worker_) return;
   if (paused_) watchdog_.place_wait_ends();
   paused_ = asked_again_ = false;  // it needs no place to stop
-  worker_->cancel();
+  stop(*worker_);
+}
+
+// Stops the worker; what waits for it is freed elsewhere.
+void ScanRunner::stop(Worker& worker) {
+  worker.cancel();
+  connection_.free_offloaded(worker.hand_over_queue());
 }
 
 void ScanRunner::abandon() {
   end_trial();
   paused_ = asked_again_ = false;
   std::unique_ptr<Worker>& worker = worker_ ? worker_ : replaced_;
+  for (const std::unique_ptr<Worker>* each : {&worker_, &replaced_})
+    if (*each) stop(**each);
   if (hangs_ && !worker->done()) {  // it may have stopped since it was told to
     connection_.status->state = SessionState::stuck;
     connection_.environment.stuck->add(std::move(worker), admission_.hand_over());

@@ -78,6 +78,8 @@ class ScanRunner {
   void pause();
   void end_borrowing(bool idle);
   void end_crawling();
+  void give_way();
+  void stop(Worker& worker);
   void ask_again();
   void check_admission();
   void go_on();

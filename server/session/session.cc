@@ -1,5 +1,7 @@
 #include "server/session/session.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
@@ -98,7 +100,7 @@ asio::awaitable<void> Session::live() {
 // Called after an exception in live(), too: no part of the session must go on without it.
 void Session::live_ended() {
   connection_.end.gone = true;
-  connection_.outbox->discard();
+  connection_.free_offloaded(connection_.outbox->discard());
   stop_transfers();
   scan_.abandon();
   if (ended_) std::exchange(ended_, nullptr)();
@@ -115,13 +117,34 @@ asio::awaitable<void> Session::say_goodbye() {
   while (!connection_.opened && !gone) co_await connection_.wait();
   if (gone) co_return;
   queue_last_messages();
-  while (!writer_done_ && !gone) co_await connection_.wait();
+  const bool others_wait = connection_.end.over_budget();
+  if (others_wait) bound_goodbye();
+  while (!writer_done_ && !gone) {
+    if (others_wait) handler_.count_memory();  // what was dropped may have been there as it came
+    co_await connection_.wait();
+  }
+  watchdog_.clear_alarm();
   if (gone) co_return;
   watchdog_.write_begins();  // TLS says a last word, for which the client has to make room
   co_await connection_.transport->finish_writing();
   watchdog_.write_ends();
   watchdog_.drain_begins();
   while (!reader_done_ && !watchdog_.drain_over() && !gone) co_await connection_.wait();
+}
+
+// Others may want the memory of what its client has not read: half of drain_timeout_s for all, then as long for what is
+// on its way, and for the last words.
+void Session::bound_goodbye() {
+  const auto half = seconds(connection_.options.drain_timeout_s / 2);
+  watchdog_.set_alarm(Clock::now() + half, [this, half] {
+    connection_.drop_unsent();
+    watchdog_.set_alarm(Clock::now() + half, [this] {
+      connection_.lose(
+          fmt::format("client is not reading: what it was sent of a scan that has ended with 'budget' was "
+                      "not read within {} s (drain_timeout_s)",
+                      connection_.options.drain_timeout_s));
+    });
+  });
 }
 
 void Session::queue_last_messages() {
@@ -132,6 +155,8 @@ void Session::queue_last_messages() {
   if (connection_.observer && end.error) connection_.observer->error(*end.error);
   const ProtocolStateMachine::State state = state_machine_.state();
   if (end.error) {
+    if (const std::size_t dropped = connection_.outbox->dropped(); dropped > 0)
+      end.error->message += fmt::format("; {} messages that were not read in time are dropped", dropped);
     end.error->message += capture_.note(scan_.started());
     connection_.log_fatal(*end.error);
     connection_.outbox->fatal(*end.error);

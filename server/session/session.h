@@ -57,6 +57,7 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   asio::awaitable<void> live();
   asio::awaitable<void> say_goodbye();
+  void bound_goodbye();
   void queue_last_messages();
   void spawn(asio::awaitable<void> coroutine, std::function<void()> ended);
   void live_ended();

@@ -79,8 +79,8 @@ void Watchdog::check(Clock::time_point now) {
   } else if (place_until_ && now > *place_until_) {
     place_until_.reset();
     place_wait_over_ = true;
-    connection_.fail({"busy", fmt::format("no place for this scan became free within {} s; send it again later",
-                                          options_.wait_timeout_s)});
+    connection_.fail({"busy", fmt::format("no {} for this scan became free within {} s; send it again later",
+                                          lacks_ == Lacks::memory ? "memory" : "place", options_.wait_timeout_s)});
   } else if (drain_until_ && now > *drain_until_) {
     drain_over_ = true;
     connection_.notify();
@@ -243,7 +243,8 @@ void Watchdog::write_begins() {
   written_ = 0;
 }
 
-void Watchdog::place_wait_begins(Clock::time_point since) {
+void Watchdog::place_wait_begins(Clock::time_point since, Lacks lacks) {
+  lacks_ = lacks;
   if (!place_wait_over_) place_until_ = since + seconds(options_.wait_timeout_s);
 }
 

@@ -68,9 +68,11 @@ class Watchdog {
   void wrote(std::uint64_t bytes) { written_ = bytes; }
   void write_ends() { write_.reset(); }
 
-  /// Notes that a scan waits for its place from `since` on. After wait_timeout_s the session ends and place_wait_over()
-  /// is true.
-  void place_wait_begins(Clock::time_point since);
+  /// What a scan waits for: memory first, then a place.
+  enum class Lacks { memory, place };
+  /// Notes that a scan waits for its memory and place from `since` on, for what it lacks now. After wait_timeout_s the session
+  /// ends and place_wait_over() is true.
+  void place_wait_begins(Clock::time_point since, Lacks lacks = Lacks::place);
   void place_wait_ends(Clock::time_point now = Clock::now());
   bool place_wait_over() const { return place_wait_over_; }
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
@@ -149,6 +151,7 @@ class Watchdog {
   std::uint64_t expanded_ = 0;            // what compressed samples are beyond what came
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on; less what is excused
   std::optional<Clock::time_point> place_until_, drain_until_;
+  Lacks lacks_ = Lacks::place;  // until place_until_
   bool place_wait_over_ = false, drain_over_ = false;
 };
 

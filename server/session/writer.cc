@@ -5,7 +5,8 @@
 namespace echotrain::server {
 
 namespace {
-constexpr std::size_t kMostMessages = 16;  // per write
+// Per write, which holds all of them until they are sent, whoever wants their memory.
+constexpr std::size_t kMostMessages = 16, kMostBytes = 1 << 20;
 
 void add_buffers(const std::vector<Outgoing>& messages, std::vector<asio::const_buffer>& buffers) {
   for (const Outgoing& message : messages) {
@@ -23,7 +24,7 @@ asio::awaitable<void> Writer::write() {
   while (!connection_.opened && !gone) co_await connection_.wait();
   while (!gone) {
     messages.clear();
-    connection_.outbox->take(messages, kMostMessages);
+    connection_.outbox->take(messages, kMostMessages, kMostBytes);
     if (messages.empty()) {
       if (connection_.outbox->finished()) break;
       co_await connection_.wait();

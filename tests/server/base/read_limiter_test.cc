@@ -47,5 +47,19 @@ TEST(ReadLimiter, ATurnMayEndWhileItsOwnerIsToldOfIt) {
   EXPECT_TRUE(limiter->acquire({})->granted());
 }
 
+TEST(AddressLimiters, EachAddressHasItsOwn) {
+  AddressLimiters limiters(1);
+  bool told = false;
+  Permit first = limiters.acquire("a", {});
+  Permit second = limiters.acquire("a", [&] { told = true; });
+  EXPECT_TRUE(first->granted());
+  EXPECT_FALSE(second->granted());
+  EXPECT_TRUE(limiters.acquire("b", {})->granted());
+  first.reset();
+  EXPECT_TRUE(told);
+  EXPECT_TRUE(second->granted());
+  EXPECT_FALSE(limiters.acquire("a", {})->granted());
+}
+
 }  // namespace
 }  // namespace echotrain::server

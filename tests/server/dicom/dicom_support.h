@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "server/dicom/link.h"
+#include "tests/server/comes_true.h"
 
 namespace echotrain::server {
 
@@ -40,16 +41,6 @@ class SpoolFolder {
 inline std::string text_of_file(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Waits for what another thread brings about.
-template <class Condition>
-bool comes_true(Condition condition) {
-  for (int i = 0; i < 6000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
 }
 
 /// A peer in memory, as several links see it.

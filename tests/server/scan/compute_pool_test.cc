@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/server/comes_true.h"
 #include "tests/server/raw_client.h"
 
 namespace echotrain::server {
@@ -498,6 +499,22 @@ TEST(WaitingScans, DoNotWaitForEver) {
   EXPECT_THAT(second.texts(), HasSubstr("ERROR    busy: no place for this scan became free within 0.2 s"));
   holder.finish();
   EXPECT_TRUE(server.works());
+}
+
+TEST(WaitingScans, AreToldThatMemoryWasShort) {
+  config::ServerOptions options;
+  options.memory_mib = 256;
+  options.wait_timeout_s = 0.2;
+  TestServer server(options);
+  RawClient first(server.port());
+  wire::Xml large{.encoded_x = "1024", .recon_x = "1024"};
+  large.encoded_y = large.recon_y = "1024";
+  first.send(wire::config("cartesian_2d") + wire::header(large.text()) + wire::acquisition(0));
+  ASSERT_TRUE(comes_true([&] {  // it has what is reserved for one address
+    return server.exchange(kStart + wire::close())
+               .texts()
+               .find("busy: no memory for this scan became free within 0.2 s") != std::string::npos;
+  }));
 }
 
 TEST(WaitingScans, EndWithTheServer) {

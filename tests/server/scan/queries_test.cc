@@ -55,6 +55,26 @@ TEST(Queries, TellTheNoiseOfEachCoil) {
   EXPECT_THAT(ask("echotrain::noise_matrix/unlabelled"), HasSubstr("label \nlabel \n2 0\n"));
 }
 
+/// Who asks pays for the longest text that the numbers may have.
+TEST(Queries, LongAnswersArePaidForBeforeTheyAreMade) {
+  const auto resources = test_resources(1);
+  const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  NoiseRecord record;
+  record.coils = 32;
+  record.covariance.assign(32 * 32, {-1.234567e-300, -1.234567e-300});
+  record.made_unix_s = unix_seconds();
+  record.labels.assign(32, std::string(64, 'x'));
+  resources->get<NoiseStore>().add({"A", "", "1"}, record);
+  std::uint64_t paid = 0;
+  const auto ask = [&](const std::function<void(std::uint64_t)>& pay) {
+    return answer_query("echotrain::noise_matrix/1", catalogue, *resources, {"A", {}, pay});
+  };
+  EXPECT_THROW(ask([](std::uint64_t) { throw numerics::OverBudget("no"); }), numerics::OverBudget);
+  const std::string answer = ask([&](std::uint64_t bytes) { paid += bytes; });
+  const std::size_t first_line = answer.find('\n') + 1;
+  EXPECT_EQ(paid, 3 * (answer.size() - first_line)) << "kept for who asks again; the answer; what is sent";
+}
+
 TEST(Queries, SayWhetherReferenceLinesAreKnown) {
   const auto resources = test_resources(1);
   const PipelineCatalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));

@@ -134,6 +134,8 @@ TEST(QueueMemory, QueuesCountWhatTheyHold) {
     EXPECT_EQ(memory->used(), one);
     inbox.push(Work(waveform));
     inbox.cancel();
+    EXPECT_EQ(memory->used(), 2 * one);
+    inbox.hand_over();
     EXPECT_EQ(memory->used(), one);
   }
   EXPECT_EQ(memory->used(), 0U);

@@ -1,10 +1,10 @@
 // A session handles the bytes that one read has brought, beside other sessions of the same thread.
 #include "server/session/message_handler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <functional>
@@ -13,51 +13,26 @@
 #include <string>
 #include <utility>
 
-#include "tests/server/wire.h"
+#include "gadgets/shared/store/noise_store.h"
+#include "tests/server/session/handled_session.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::server {
 namespace {
 
-/// A session of an Environment, whose reads are given to it by hand.
-struct Handled {
-  Handled(asio::io_context& io, const Environment& environment)
-      : connection(make_plain_transport(StreamSocket(io)), io.get_executor(), "peer", 1, environment),
-        state_machine(environment.catalogue, environment.limits, *environment.resources),
-        capture(connection, state_machine),
-        watchdog(connection),
-        scan(connection, watchdog),
-        handler(connection, state_machine, capture, watchdog, scan) {}
+/// One read brings a config, so many TEXTs, and what comes then.
+void take(Handled& handled, asio::io_context& io, int texts, const std::string& then = "") {
+  std::string bytes = wire::config("cartesian_2d");
+  for (int i = 0; i < texts; ++i) bytes += wire::text("x");
+  handled.take(io, bytes + then);
+}
 
-  /// One read brings a config, so many TEXTs, and what comes then.
-  void take(asio::io_context& io, int texts, const std::string& then = "") {
-    std::string bytes = wire::config("cartesian_2d");
-    for (int i = 0; i < texts; ++i) bytes += wire::text("x");
-    bytes += then;
-    const std::span<std::byte> room = handler.room();
-    ASSERT_GE(room.size(), bytes.size());
-    std::transform(bytes.begin(), bytes.end(), room.begin(), [](char c) { return static_cast<std::byte>(c); });
-    handler.commit(bytes.size());
-    asio::co_spawn(io, handler.consume(), [this](const std::exception_ptr& thrown) {
-      EXPECT_FALSE(thrown);
-      done = true;
-    });
-  }
-
-  Connection connection;
-  ProtocolStateMachine state_machine;
-  SessionCapture capture;
-  Watchdog watchdog;
-  ScanRunner scan;
-  MessageHandler handler;
-  bool done = false;
-};
-
-Environment one_at_a_time(const config::ServerOptions& options = {}) {
+Environment one_at_a_time(const config::ServerOptions& options = {},
+                          std::shared_ptr<numerics::Resources> resources = test_resources()) {
   Environment environment =
       make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                       Registry::builtin(), test_resources());
+                       Registry::builtin(), std::move(resources));
   environment.read_limiter = std::make_shared<ReadLimiter>(1);
   return environment;
 }
@@ -67,7 +42,7 @@ int turns_beside(int sessions) {
   asio::io_context io;
   const Environment environment = one_at_a_time();
   std::list<Handled> handled;
-  for (int i = 0; i < sessions; ++i) handled.emplace_back(io, environment).take(io, 1000);
+  for (int i = 0; i < sessions; ++i) take(handled.emplace_back(io, environment), io, 1000);
   const auto done = [&] {
     return std::all_of(handled.begin(), handled.end(), [](const Handled& h) { return h.done; });
   };
@@ -106,7 +81,7 @@ TEST(MessageHandler, OthersHaveTheirTurnWhileALongHeaderIsRead) {
     parameters += "<userParameterLong><name>name</name><value>1</value></userParameterLong>";
   xml.insert(xml.rfind("</ismrmrdHeader>"), parameters + "</userParameters>");
   Handled handled(io, environment);
-  handled.take(io, 0, wire::header(xml));
+  take(handled, io, 0, wire::header(xml));
   const double begin = cpu_seconds();
   double before = thread_cpu_seconds(), longest = 0;
   const std::function<void()> other = [&] {
@@ -129,7 +104,7 @@ TEST(MessageHandler, ASessionThatEndsLeavesTheLine) {
   const Environment environment = one_at_a_time();
   std::unique_ptr<ReadLimiter::Permit> others = environment.read_limiter->acquire({});
   Handled handled(io, environment);
-  handled.take(io, 1000);
+  take(handled, io, 1000);
   io.poll();
   EXPECT_FALSE(handled.done) << "it stands in the line";
   handled.connection.drop();
@@ -150,7 +125,7 @@ TEST(MessageHandler, ASessionWhoseScanWaitsHasNoTurn) {
       numerics::Backend::cpu, [] {}, "another", 0);
   ASSERT_TRUE(place->granted());
   Handled handled(io, environment);
-  handled.take(io, 1000, wire::header(wire::Xml{}.text()));
+  take(handled, io, 1000, wire::header(wire::Xml{}.text()));
   io.poll();
   EXPECT_FALSE(handled.done);
   EXPECT_EQ(handled.connection.status->state, SessionState::waiting);
@@ -158,6 +133,75 @@ TEST(MessageHandler, ASessionWhoseScanWaitsHasNoTurn) {
   handled.connection.drop();
   io.poll();
   EXPECT_TRUE(handled.done);
+}
+
+/// Keeps noise of so many coils for the client of `handled`, as measurement "1".
+void keep_noise(const Environment& environment, const Handled& handled, std::int64_t coils) {
+  NoiseRecord record;
+  record.coils = coils;
+  record.dwell_us = 1;
+  record.samples = 100;
+  record.made_unix_s = unix_seconds();
+  record.covariance.assign(static_cast<std::size_t>(coils * coils), 1.0 / 3);
+  environment.resources->get<NoiseStore>().add({handled.state_machine.identity().text, "", "1"}, record);
+}
+
+const std::string kAskMatrix = wire::query("echotrain::noise_matrix/1", 1);
+
+/// The peer reads all that waits for it; returns the texts of RESPONSEs.
+std::string read_all(const Handled& handled) {
+  std::string all;
+  std::vector<Outgoing> messages;
+  handled.connection.outbox->take(messages, 16);
+  for (const Outgoing& each : messages) all.append(reinterpret_cast<const char*>(each.head.data()), each.head.size());
+  handled.connection.outbox->sent(messages);
+  return all;
+}
+
+/// Answers of 13 MB each, in sessions that read none, would take the memory of others.
+TEST(MessageHandler, AnAddressHasOneLongAnswerThatIsNotRead) {
+  asio::io_context io;
+  const Environment environment = one_at_a_time();
+  Handled first(io, environment, "10.0.0.1:1"), second(io, environment, "10.0.0.1:2"),
+      other(io, environment, "10.0.0.2:1");
+  keep_noise(environment, first, 64);
+  take(first, io, 0, kAskMatrix);
+  ASSERT_TRUE(runs_until(io, [&] { return first.done; }));
+  take(second, io, 0, kAskMatrix);
+  take(other, io, 0, kAskMatrix);
+  ASSERT_TRUE(runs_until(io, [&] { return other.done; }));
+  EXPECT_GT(other.connection.outbox->control_bytes(), 0u);
+  EXPECT_FALSE(second.done);
+  EXPECT_EQ(second.connection.outbox->control_bytes(), 0u);
+  EXPECT_TRUE(second.watchdog.holds_back()) << "its clients have to read";
+  const std::string answer = read_all(first);
+  EXPECT_THAT(answer, testing::HasSubstr("coils 64"));
+  ASSERT_TRUE(runs_until(io, [&] { return second.done; }));
+  EXPECT_EQ(read_all(second).size(), answer.size());
+}
+
+TEST(MessageHandler, ALongAnswerIsPaidForOrRefused) {
+  asio::io_context io;
+  numerics::ResourceOptions options = test_resource_options();
+  options.memory_budget = 64 << 20;
+  const Environment environment = one_at_a_time({}, std::make_shared<numerics::Resources>(options));
+  Handled handled(io, environment, "10.0.0.1:1");
+  keep_noise(environment, handled, 64);
+  const std::uint64_t before = handled.connection.status->account->used();
+  take(handled, io, 0, kAskMatrix);
+  ASSERT_TRUE(runs_until(io, [&] { return handled.done; }));
+  const std::uint64_t paid = handled.connection.status->account->used() - before;
+  const std::string answer = read_all(handled);
+  EXPECT_GE(paid, answer.size()) << "while it is not read";
+  EXPECT_LE(paid, answer.size() + protocol::SlabPool::kSlabBytes + 1000) << "no longer for what it was made of";
+
+  const std::uint64_t others = environment.memory->left() - 10000;
+  ASSERT_TRUE(environment.memory->take_if_it_fits(others));
+  handled.take(io, kAskMatrix + wire::query("echotrain::version", 2));
+  ASSERT_TRUE(runs_until(io, [&] { return handled.done; }));
+  EXPECT_THAT(read_all(handled), testing::HasSubstr("refused: the server has no memory for this answer now"));
+  EXPECT_FALSE(handled.connection.ending());
+  environment.memory->give(others);
 }
 
 }  // namespace

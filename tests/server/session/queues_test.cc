@@ -176,6 +176,29 @@ TEST(Inbox, CancelWakesTheWorkerAndDropsWhatIsThere) {
   EXPECT_FALSE(inbox.full());
 }
 
+/// Many small things take long to free: that is not for who cancels.
+TEST(Inbox, WhatWasQueuedIsFreedByWhoIsGivenIt) {
+  const auto memory = std::make_shared<QueueMemory>(1 << 30);
+  Inbox inbox(
+      1 << 30, [] {}, memory);
+  auto pixels = std::make_shared<std::vector<std::byte>>(5000);
+  const std::weak_ptr<std::vector<std::byte>> held = pixels;
+  protocol::Image large = image(5000);
+  large.pixels = {pixels, *pixels};
+  pixels.reset();
+  inbox.push(std::move(large));
+  inbox.cancel();
+  EXPECT_FALSE(held.expired());
+  std::shared_ptr<void> rest = inbox.hand_over();
+  EXPECT_EQ(inbox.bytes(), 0u);
+  EXPECT_FALSE(held.expired());
+  EXPECT_GE(memory->used(), 5000u) << "it is still there";
+  rest.reset();
+  EXPECT_TRUE(held.expired());
+  EXPECT_EQ(memory->used(), 0u);
+  EXPECT_FALSE(inbox.hand_over());
+}
+
 TEST(Outbox, WaitsForRoomUntilMessagesAreSentOrTheWaitIsCancelled) {
   Outbox outbox(1000, [] {});
   std::atomic<bool> cancelled = false;
@@ -246,6 +269,91 @@ TEST(Outbox, TextsAreLimitedButTheFatalOneIsSent) {
   EXPECT_EQ(text(0), std::string("WARNING  again\n\0", 16));
   EXPECT_THAT(text(100), testing::HasSubstr("server's log"));
   EXPECT_EQ(text(101), std::string("ERROR    bad-data: why\n\0", 24));
+}
+
+std::shared_ptr<std::vector<std::byte>> add_image(Outbox& outbox) {
+  auto pixels = std::make_shared<std::vector<std::byte>>(5000);
+  protocol::Image large = image(5000);
+  large.pixels = {pixels, *pixels};
+  outbox.image(std::move(large));
+  return pixels;
+}
+
+/// Others wait for the memory of a client that does not read.
+TEST(Outbox, LastWordsStayWhenTheRestIsDropped) {
+  for (const bool before : {true, false}) {
+    const auto memory = std::make_shared<QueueMemory>(1 << 30);
+    Outbox outbox(
+        1000, [] {}, memory);
+    const std::weak_ptr<std::vector<std::byte>> first = add_image(outbox), second = add_image(outbox);
+    std::vector<Outgoing> in_hand;
+    outbox.take(in_hand, 1);
+    outbox.response({1, "an answer"});
+    const auto end = [&] {
+      outbox.fatal({"budget", "why"});
+      outbox.close();
+    };
+    if (before) end();
+    std::shared_ptr<void> dropped = outbox.drop_all_but_last_words();
+    EXPECT_EQ(outbox.dropped(), 2u);
+    EXPECT_FALSE(second.expired());
+    EXPECT_GE(memory->used(), 10000u) << "both are still there";
+    dropped.reset();
+    EXPECT_TRUE(second.expired());
+    EXPECT_FALSE(first.expired()) << "it is being sent";
+    EXPECT_GE(memory->used(), 5000u);
+    if (!before) {
+      add_image(outbox);
+      outbox.text(protocol::Level::info, "late");
+      end();
+    }
+    outbox.sent(in_hand);
+    in_hand.clear();
+    outbox.take(in_hand, 16);
+    ASSERT_EQ(in_hand.size(), 2u);
+    EXPECT_EQ(in_hand[0].head.size(), 6 + std::string("ERROR    budget: why\n").size() + 1);
+    EXPECT_EQ(in_hand[1].head, (protocol::Buffer{std::byte{4}, std::byte{0}}));
+    outbox.sent(in_hand);
+    EXPECT_EQ(memory->used(), 0u);
+    EXPECT_TRUE(outbox.finished());
+  }
+}
+
+TEST(Outbox, ADropEndsTheWaitForRoom) {
+  Outbox outbox(1000, [] {});
+  add_image(outbox);
+  std::vector<Outgoing> in_hand;
+  outbox.take(in_hand, 1);
+  const std::atomic<bool> never = false;
+  auto waiting = std::async(std::launch::async, [&] { outbox.wait_for_room(never); });
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
+  outbox.drop_all_but_last_words();
+  waiting.get();
+}
+
+/// What a write has in its hands cannot be dropped.
+TEST(Outbox, AWriteTakesNoMoreThanIsAsked) {
+  Outbox outbox(1 << 20, [] {});
+  for (int i = 0; i < 5; ++i) add_image(outbox);
+  std::vector<Outgoing> messages;
+  outbox.take(messages, 16, 6000);
+  EXPECT_EQ(messages.size(), 2u);
+  messages.clear();
+  outbox.take(messages, 16, 1);
+  EXPECT_EQ(messages.size(), 1u);
+}
+
+TEST(Outbox, GivesBackWhatAnAnswerHoldsWhenItIsSent) {
+  Outbox outbox(1 << 20, [] {});
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> known = held;
+  outbox.response({1, "text"}, std::move(held));
+  std::vector<Outgoing> messages;
+  outbox.take(messages, 16);
+  outbox.sent(messages);
+  EXPECT_FALSE(known.expired());
+  messages.clear();
+  EXPECT_TRUE(known.expired());
 }
 
 TEST(Outbox, DiscardFreesEverything) {

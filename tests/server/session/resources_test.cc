@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/server/comes_true.h"
 #include "tests/server/raw_client.h"
 #include "tests/support/matter_of_time.h"
 #include "tests/support/sources.h"
@@ -27,15 +28,6 @@ double resident_mib() {
   std::size_t total = 0, resident = 0;
   file >> total >> resident;
   return static_cast<double>(resident) * 4096 / (1 << 20);
-}
-/// Waits for the server to notice that clients have gone.
-template <class Condition>
-bool comes_true(Condition condition) {
-  for (int i = 0; i < 500; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(10ms);
-  }
-  return false;
 }
 
 TEST(Timeouts, SilenceBeforeTheConfig) {

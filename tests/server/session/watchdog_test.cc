@@ -1,6 +1,7 @@
 // The session's deadlines, each by itself. The tests say what time it is, so none of them waits.
 #include "server/session/watchdog.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -514,6 +515,7 @@ TEST(Watchdog, APlaceIsWaitedForSoLong) {
   session.watchdog.place_wait_begins(session.at(7));
   EXPECT_EQ(session.look(66), "");
   EXPECT_EQ(session.look(68), "busy");
+  EXPECT_THAT(session.connection.end.error->message, testing::HasSubstr("no place for this scan"));
   Watched other;
   other.watchdog.set_reading(false);
   other.watchdog.place_wait_begins(other.at(7));
