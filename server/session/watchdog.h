@@ -70,8 +70,8 @@ class Watchdog {
 
   /// What a scan waits for: memory first, then a place.
   enum class Lacks { memory, place };
-  /// Notes that a scan waits for its memory and place from `since` on, for what it lacks now. After wait_timeout_s the session
-  /// ends and place_wait_over() is true.
+  /// Notes that a scan waits for its memory and place from `since` on, for what it lacks now. After wait_timeout_s the
+  /// session ends and place_wait_over() is true.
   void place_wait_begins(Clock::time_point since, Lacks lacks = Lacks::place);
   void place_wait_ends(Clock::time_point now = Clock::now());
   bool place_wait_over() const { return place_wait_over_; }
