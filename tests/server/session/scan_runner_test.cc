@@ -126,14 +126,14 @@ TEST_F(GivesWay, UnreadImagesGoWithTheScanThatEndsForOthers) {
   ASSERT_TRUE(ticket);
   EXPECT_FALSE(ticket->granted());
   EXPECT_TRUE(runs_until(io_, [&] {
-    environment_->memory_admission->look_again();
+    environment_->memory_admission->reconsider();
     handled_->scan.check();
     return handled_->connection.ending();
   }));
   ASSERT_TRUE(handled_->connection.end.over_budget());
   EXPECT_THAT(handled_->connection.end.error->message, HasSubstr("others have waited for memory"));
   EXPECT_TRUE(runs_until(io_, [&] {
-    environment_->memory_admission->look_again();
+    environment_->memory_admission->reconsider();
     return ticket->granted();
   }));
   EXPECT_EQ(outbox.dropped(), 39u);
