@@ -294,8 +294,8 @@ class Tricklers(Meanwhile):
         self.readout = bytes(readout)
 
     def reserve(self, source, mib):
-        """A Cartesian scan of one channel takes 3 x V x 8 bytes, 512 a line, and 2 MiB."""
-        slices = round((mib - 2) * (1 << 20) / ((3 * 8 * 256 + 512) * 256))
+        """A Cartesian scan of one channel, whose arrays take 3 x V x 8 bytes; lines and the scan itself, a tenth more."""
+        slices = round((mib - 1) * (1 << 20) / (3 * 8 * 256 * 256))
         system = "<receiverChannels>1</receiverChannels>"
         header = scans.header_xml("cartesian", (256, 256, slices), readouts=256, system=system)
         self.holders.append(connect(self.server, source, wire.config_file("cartesian_3d"), wire.header(header)))
@@ -331,7 +331,7 @@ def test_many_addresses_that_send_a_little_do_not_hold_the_memory(start):
             tricklers.reserve(source, 600)  # cut to 448
         wait_until(lambda: memory_taken(server) >= 896, what="the large reservations")
         for n in range(4, 8):
-            tricklers.reserve(f"127.0.0.{n}", 31)
+            tricklers.reserve(f"127.0.0.{n}", 28)
         wait_until(lambda: memory_taken(server) >= MEMORY_MIB - 10, what="the small reservations")
         time.sleep(2)  # all of them trickle in a whole period before anybody waits
         waited = 0
