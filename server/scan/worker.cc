@@ -114,13 +114,13 @@ void Worker::confirm() {
 
 void Worker::run() {
   runs_as_ = this_thread();
-  const numerics::HeapScope allocates(&heap_);
   numerics::Progress::of_thread() = progress_;
   if (place_.busy_polling) place_.busy_polling->cores().unpin();  // the thread that has started this one is on one core
   lower_priority(place_.yields);
   if (place_.yields > 0) yielding_ = this_thread();
   if (cancelled_ && yielding_.exchange(0) != 0) lower_priority(0);
   try {
+    const numerics::HeapScope allocates(&heap_);  // not for what follows a failure, which must not fail
     work();
     if (place_.canary && place_.backend == numerics::Backend::cuda) place_.canary->scan_succeeded(devices_);
   } catch (const numerics::Stopped&) {

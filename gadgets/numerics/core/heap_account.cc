@@ -14,28 +14,34 @@
 namespace echotrain::numerics {
 namespace {
 
-/// The count of one account's blocks. It outlives the account, as blocks do.
+/// The count of one account's blocks: bytes, and in the upper 16 bits the number of accounts that had the slot earlier.
+/// Blocks of those are known by their number, and counted no more.
 struct Slot {
-  std::atomic<std::int64_t> bytes = 0;
+  std::atomic<std::uint64_t> count = 0;
   std::atomic<bool> open = false;
 };
 constexpr std::size_t kSlots = 1 << 16;
+constexpr int kBytesBits = 48;
+constexpr std::uint64_t kBytes = (std::uint64_t{1} << kBytesBits) - 1;
 std::array<Slot, kSlots> slots;
 
-/// Returns a slot that no account and no block has; from the last one on, so that few pages are touched.
+std::uint64_t number_of(std::uint64_t count) { return count >> kBytesBits; }
+
+/// Returns a slot that no account has; from the last one on, so that few pages are touched and numbers grow slowly.
 std::size_t open_slot() {
   static std::atomic<std::size_t> next = 0;
   for (std::size_t i = 0; i < kSlots; ++i) {
     const std::size_t at = next++ % kSlots;
     bool is_open = false;
-    if (slots[at].bytes != 0 || !slots[at].open.compare_exchange_strong(is_open, true)) continue;
-    return at;
+    if (slots[at].open.compare_exchange_strong(is_open, true)) return at;
   }
-  throw ResourceError("there are too many scans, or results of scans that are kept: no further one can be counted");
+  throw ResourceError("there are more scans than can be counted");
 }
 
-/// A block's last bytes: its slot, and 48 bits that a block without one does not have but by chance.
+/// A block's last bytes: its slot, the number of its account, and 32 bits that a block without one does not have but by
+/// chance.
 using Tag = std::uint64_t;
+constexpr int kNumberBits = 16;
 
 /// The bytes that the allocator keeps before each block.
 constexpr std::size_t kChunkHead = sizeof(std::size_t);
@@ -53,10 +59,10 @@ void choose_key() {
   key.compare_exchange_strong(none, (static_cast<Tag>(random()) << 32) | random() | 1);
 }
 
-Tag tag_of(const void* block, std::size_t slot) noexcept {
+Tag tag_of(const void* block, std::size_t slot, std::uint64_t number) noexcept {
   Tag mixed = (reinterpret_cast<Tag>(block) ^ key) * 0x9e3779b97f4a7c15;  // Fibonacci hashing, Knuth vol. 3, 6.4
   mixed ^= mixed >> 29;
-  return (mixed * key & ~static_cast<Tag>(kSlots - 1)) | slot;
+  return (mixed * key) >> 32 << 32 | number << kNumberBits | slot;
 }
 
 /// The end of what the allocator has given for a block, which may lie behind what was asked for.
@@ -75,7 +81,9 @@ HeapAccount::HeapAccount(std::shared_ptr<MemoryAccount> account) : account_(std:
 HeapAccount::~HeapAccount() {
   const std::int64_t paid = paid_;
   if (account_ && paid > 0) account_->give(static_cast<std::uint64_t>(paid));
-  slots[slot_].open = false;
+  Slot& mine = slots[slot_];
+  mine.count = (number_of(mine.count) + 1) << kBytesBits;  // the last of 16 bits overflows to 0
+  mine.open = false;
 }
 
 HeapAccount*& HeapAccount::of_thread() noexcept {
@@ -84,9 +92,7 @@ HeapAccount*& HeapAccount::of_thread() noexcept {
   return account;
 }
 
-std::uint64_t HeapAccount::bytes() const {
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(slots[slot_].bytes, 0));
-}
+std::uint64_t HeapAccount::bytes() const { return slots[slot_].count & kBytes; }
 
 bool HeapAccount::counts() {
   HeapAccount probe(nullptr);
@@ -108,7 +114,7 @@ void HeapAccount::settle() noexcept {
   if (!account_) return;
   std::int64_t paid = paid_, wanted = 0;
   do {
-    wanted = std::max<std::int64_t>(slots[slot_].bytes, 0);
+    wanted = static_cast<std::int64_t>(bytes());
     wanted = wanted == 0 ? 0 : wanted + kGrain;
   } while (!paid_.compare_exchange_weak(paid, wanted));
   if (wanted > paid) account_->add(static_cast<std::uint64_t>(wanted - paid));
@@ -123,8 +129,8 @@ bool HeapAccount::over(std::size_t bytes) const noexcept {
 
 /// Counts a block that is about to be allocated; false: the budget lends no more, and nothing is counted.
 bool HeapAccount::admit(std::size_t bytes) noexcept {
-  std::atomic<std::int64_t>& count = slots[slot_].bytes;
-  const std::int64_t now = count.fetch_add(static_cast<std::int64_t>(bytes)) + static_cast<std::int64_t>(bytes);
+  std::atomic<std::uint64_t>& count = slots[slot_].count;
+  const auto now = static_cast<std::int64_t>((count.fetch_add(bytes) + bytes) & kBytes);
   if (!account_) return true;
   const std::int64_t paid = paid_;
   if (now <= paid && now > paid - 4 * kGrain) return true;
@@ -137,7 +143,7 @@ bool HeapAccount::admit(std::size_t bytes) noexcept {
       if (!over(bytes)) return true;
     }
   }
-  count.fetch_sub(static_cast<std::int64_t>(bytes));
+  count.fetch_sub(bytes);
   settle();
   refused_ = true;
   return false;
@@ -148,14 +154,15 @@ void* HeapAccount::allocate(std::size_t bytes, std::size_t alignment) noexcept {
   const std::size_t size = bytes + sizeof(Tag);
   if (!admit(size)) return nullptr;
   void* const block = alignment <= alignof(std::max_align_t) ? std::malloc(size) : ::memalign(alignment, size);
-  std::atomic<std::int64_t>& count = slots[slot_].bytes;
+  std::atomic<std::uint64_t>& count = slots[slot_].count;
   if (block == nullptr) {
-    count.fetch_sub(static_cast<std::int64_t>(size));
+    count.fetch_sub(size);
     return nullptr;
   }
   char* const end = end_of(block);
-  count.fetch_add(end - static_cast<char*>(block) + static_cast<std::int64_t>(kChunkHead - size));
-  const Tag tag = tag_of(block, slot_);
+  const std::uint64_t before =
+      count.fetch_add(static_cast<std::size_t>(end - static_cast<char*>(block)) + kChunkHead - size);
+  const Tag tag = tag_of(block, slot_, number_of(before));
   std::memcpy(end - sizeof tag, &tag, sizeof tag);
   return block;
 }
@@ -167,9 +174,13 @@ void HeapAccount::release(void* block) noexcept {
   char* const end = end_of(block);
   std::memcpy(&tag, end - sizeof tag, sizeof tag);
   const std::size_t slot = tag & (kSlots - 1);
-  if (tag == tag_of(block, slot)) {
-    slots[slot].bytes.fetch_sub(static_cast<std::int64_t>(end - static_cast<char*>(block)) +
-                                static_cast<std::int64_t>(kChunkHead));
+  const std::uint64_t number = (tag >> kNumberBits) & ((1 << kNumberBits) - 1);
+  if (tag == tag_of(block, slot, number)) {
+    std::atomic<std::uint64_t>& count = slots[slot].count;
+    const std::uint64_t bytes = static_cast<std::size_t>(end - static_cast<char*>(block)) + kChunkHead;
+    std::uint64_t counted = count;
+    while (number_of(counted) == number && !count.compare_exchange_weak(counted, counted - bytes)) {
+    }
     tag = 0;  // the next owner of the block may have no account
     std::memcpy(end - sizeof tag, &tag, sizeof tag);
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "gadgets/numerics/core/heap_account.h"
+
 namespace echotrain::numerics {
 
 std::uint64_t MemoryBudget::left() const {
@@ -30,6 +32,7 @@ bool MemoryBudget::take(std::uint64_t bytes, std::uint64_t leave) {
 
 bool MemoryBudget::make_room(std::uint64_t bytes) {
   if (bytes > bound_) return false;
+  const HeapScope uncharged(nullptr);  // what finds room must not be refused for want of it
   const std::scoped_lock lock(mutex_);
   while (left() < bytes || used_ > bound_) {
     const std::uint64_t used = used_;
@@ -39,6 +42,7 @@ bool MemoryBudget::make_room(std::uint64_t bytes) {
 }
 
 void MemoryBudget::evict_unused() {
+  const HeapScope uncharged(nullptr);
   const std::scoped_lock lock(mutex_);
   // Whose goes first does not matter where all goes; and there is no memory to find it out.
   while (Evictable* const next = longest_unused()) next->evict(std::numeric_limits<std::uint64_t>::max());
@@ -138,6 +142,7 @@ std::uint64_t above_zero(std::int64_t balance) {
 
 /// `more`: what was asked for and is not counted [bytes].
 [[noreturn]] void refuse_more(const MemoryAccount& account, std::uint64_t more) {
+  const HeapScope uncharged(nullptr);
   const auto mib = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   throw OverBudget(fmt::format(
       "this scan uses {:.1f} MiB{}, more than the {:.1f} MiB that were reserved for it, and this server has "
@@ -165,9 +170,17 @@ bool MemoryAccount::reserve(std::uint64_t bytes) {
     budget_->give(static_cast<std::uint64_t>(-wanted));
     return true;
   }
-  if (budget_->take(static_cast<std::uint64_t>(wanted))) return true;
-  reserved_ = before;
-  budget_->add(static_cast<std::uint64_t>(borrowed + move(more)));  // unsigned numbers wrap: this may subtract
+  const auto as_it_was = [&] {
+    reserved_ = before;
+    budget_->add(static_cast<std::uint64_t>(borrowed + move(more)));  // unsigned numbers wrap: this may subtract
+  };
+  try {
+    if (budget_->take(static_cast<std::uint64_t>(wanted))) return true;
+  } catch (...) {  // the machine has no memory to look for room
+    as_it_was();
+    throw;
+  }
+  as_it_was();
   return false;
 }
 
@@ -182,9 +195,17 @@ std::uint64_t grace_of(std::uint64_t reserved) { return reserved / 4; }
 
 void MemoryAccount::take(std::uint64_t bytes) {
   const auto more = static_cast<std::uint64_t>(move(static_cast<std::int64_t>(bytes)));
-  if (more == 0 || budget_->take(more, borrowed() <= grace_of(reserved_) ? 0 : budget_->kept())) return;
-  budget_->add(more);
-  give(bytes);
+  const auto give_back = [&] {
+    budget_->add(more);
+    give(bytes);
+  };
+  try {
+    if (more == 0 || budget_->take(more, borrowed() <= grace_of(reserved_) ? 0 : budget_->kept())) return;
+  } catch (...) {  // the machine has no memory to look for room
+    give_back();
+    throw;
+  }
+  give_back();
   refuse_more(*this, bytes);
 }
 

@@ -146,7 +146,7 @@ void RecentImages::keep(Waiting waiting) {
   kept->bytes = bytes;
   kept->image.pixels = spare_->copy(waiting.image.pixels.bytes);
   kept->image.head = waiting.image.head;
-  kept->image.attributes = std::move(waiting.image.attributes);
+  kept->image.attributes = std::string(waiting.image.attributes);  // a copy of this thread's: the scan pays no longer
   kept->session = waiting.session;
   kept->client = std::move(waiting.client);
   kept->used = budget_->now();

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -137,6 +138,46 @@ TEST_F(HeapAccountTest, WhatOutlivesItIsChargedToNobody) {
   HeapAccount next(account_);
   kept = {};  // its count is another's
   EXPECT_EQ(next.bytes(), 0);
+}
+
+TEST_F(HeapAccountTest, MoreAccountsThanBlocksCanName) {
+  std::vector<std::unique_ptr<std::string>> kept;  // a block of each
+  for (int i = 0; i < 70'000; ++i) {
+    HeapAccount heap(account_);
+    const HeapScope scope(&heap);
+    auto one = std::make_unique<std::string>();
+    EXPECT_LT(heap.bytes(), 200u);
+    const HeapScope outside(nullptr);
+    kept.push_back(std::move(one));
+  }
+  HeapAccount last(account_);
+  const HeapScope scope(&last);
+  const auto mine = std::make_unique<std::string>();
+  const std::uint64_t bytes = last.bytes();
+  kept.clear();  // among them those of earlier accounts of the same slot
+  EXPECT_EQ(last.bytes(), bytes);
+}
+
+TEST_F(HeapAccountTest, WhoLooksForRoomIsNotRefused) {
+  /// Allocates whenever it is asked, as a cache that copies names does.
+  struct Keeper final : Evictable {
+    std::optional<std::uint64_t> unused_since() const override {
+      const std::vector<char> names(HeapAccount::kLarge);
+      return std::nullopt;
+    }
+    void evict(std::uint64_t) override {}
+  } keeper;
+  budget_->add_evictable(keeper);
+  HeapAccount heap(account_);
+  const HeapScope scope(&heap);
+  account_->add(256 * kMiB + HeapAccount::kSmallBlocks + kMiB);
+  const std::uint64_t used = account_->used(), all = budget_->used();
+  EXPECT_THROW(account_->take(kMiB), OverBudget);
+  EXPECT_FALSE(account_->reserve(512 * kMiB));
+  EXPECT_EQ(account_->used(), used);
+  EXPECT_EQ(budget_->used(), all);
+  account_->give(used);
+  budget_->remove_evictable(keeper);
 }
 
 TEST_F(HeapAccountTest, ScratchOfThreadsIsChargedToNobody) {
