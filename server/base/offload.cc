@@ -40,6 +40,7 @@ void FairQueue::end() {
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  lines_.clear();  // jobs that nobody waits for hold strands of sessions
 }
 
 std::shared_ptr<FairQueue::Job> FairQueue::add(std::string address, std::function<void()> work,

@@ -92,8 +92,8 @@ void Connection::free_offloaded(std::shared_ptr<void> what) noexcept {
   try {
     const auto held = std::make_shared<std::shared_ptr<void>>(std::move(what));
     environment.long_texts->add(
-        address, [held] { held->reset(); }, [] {});  // nobody waits: the queue may outlive the strand
-  } catch (const std::bad_alloc&) {                  // it is freed here
+        address, [held] { held->reset(); }, waker());
+  } catch (const std::bad_alloc&) {  // it is freed here
   }
 }
 
