@@ -99,8 +99,8 @@ def wrong(folder, entries, cases):
     for program, parts in programs.items():
         if not parts.keys() <= entries.keys():
             continue
-        own = {case.name: case for case in cases if case.group == program}
-        names = set(listed(next(iter(parts.values()))))
+        names = set(listed(next(iter(parts.values()))))  # without those that have an entry of their own
+        own = {case.name: case for case in cases if case.group == program and case.name in names}
         lost = sorted(names - own.keys())
         if lost:
             yield f"{len(lost)} of {len(names)} tests of {program} have no result: {told(lost)}"
