@@ -23,7 +23,7 @@ asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void(
 }
 
 asio::awaitable<void> run_offloaded(asio::any_io_executor executor, std::function<void()> work) {
-  co_await asio::co_spawn(std::move(executor), call(std::move(work)), asio::use_awaitable);
+  co_await asio::co_spawn(executor, call(std::move(work)), asio::use_awaitable);
 }
 
 FairQueue::FairQueue(int threads) : most_of_one_(static_cast<std::size_t>(std::max(1, threads / 2))) {
@@ -45,7 +45,7 @@ void FairQueue::end() {
 
 std::shared_ptr<FairQueue::Job> FairQueue::add(std::string address, std::function<void()> work,
                                                std::function<void()> wake, Clock::time_point now) {
-  const std::shared_ptr<Job> job(new Job(*this, std::move(address), std::move(work), std::move(wake)));
+  std::shared_ptr<Job> job(new Job(*this, std::move(address), std::move(work), std::move(wake)));
   {
     const std::scoped_lock lock(mutex_);
     forget(now);
