@@ -84,6 +84,7 @@ void Chain::start(const protocol::Header& header, Scan& scan) {
   std::optional<protocol::Header> left;  // the header for gadgets behind branches
   for (std::size_t i = 0; i < gadgets_.size(); ++i) {
     const numerics::Progress::Stay here = stay_in(i);
+    scan.compute.check_stop();  // a step: each may prepare much
     gadgets_[i]->start(left ? *left : header, scan);
     if (forks_[i] != nullptr) left = forks_[i]->left_of(left ? *left : header);
   }
