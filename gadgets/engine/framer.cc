@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "gadgets/engine/readout_batch.h"
-#include "protocol/data/epi_description.h"
+#include "protocol/data/acquisition_check.h"
 
 namespace echotrain {
 namespace {

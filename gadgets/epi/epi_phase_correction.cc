@@ -8,7 +8,6 @@
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/numerics/mri/epi/ghost_search.h"
 #include "gadgets/shared/epi_lines.h"
-#include "protocol/data/epi_description.h"
 
 namespace echotrain {
 namespace {
@@ -65,10 +64,8 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   if (options_.dual_polarity) dual_ = std::make_unique<DualPolarity>(scan);
   for (const auto& encoding : header.encodings) {
-    const auto multiband = protocol::multiband(header.xml, epi_.size());
-    multiband_.push_back(multiband && multiband->factor > 1);
-    const auto described = protocol::trajectory_description(header.xml, epi_.size());
-    announced_.push_back(described ? described->value("numberOfNavigators").value_or(0) : 0);
+    multiband_.push_back(encoding.multiband && encoding.multiband->factor > 1);
+    announced_.push_back(encoding.description ? encoding.description->value("numberOfNavigators").value_or(0) : 0);
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
     volume_.push_back(encoding.encoded.matrix[2] > 1);

@@ -26,8 +26,7 @@ constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // points a
 constexpr double kSamePath = 0.002;                                  // steps
 
 /// The number of samples of readouts whose description has no times of a gradient.
-std::optional<std::int64_t> described_flat(const protocol::Header& header, std::size_t encoding) {
-  const auto description = protocol::trajectory_description(header.xml, encoding);
+std::optional<std::int64_t> described_flat(const protocol::TrajectoryDescription* description) {
   if (!description) return std::nullopt;
   for (const char* time : {"rampUpTime", "flatTopTime", "rampDownTime", "acqDelayTime"})
     if (description->value(time)) return std::nullopt;
@@ -35,9 +34,8 @@ std::optional<std::int64_t> described_flat(const protocol::Header& header, std::
   return samples >= 1 && samples <= 65535 ? std::optional(std::llround(samples)) : std::nullopt;
 }
 
-std::optional<numerics::Trapezoid> described_trapezoid(const protocol::Header& header, std::size_t encoding,
+std::optional<numerics::Trapezoid> described_trapezoid(const protocol::TrajectoryDescription* description,
                                                        std::string& without) {
-  const auto description = protocol::trajectory_description(header.xml, encoding);
   if (!description) {
     without = "the header has no trajectoryDescription";
     return std::nullopt;
@@ -71,15 +69,14 @@ Parameters<RampRegrid::Options> RampRegrid::parameters() {
 
 void RampRegrid::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  for (std::size_t e = 0; e < header.encodings.size(); ++e) {
-    const auto& encoding = header.encodings[e];
+  for (const auto& encoding : header.encodings) {
     Space& space = spaces_.emplace_back();
     space.epi = encoding.trajectory == protocol::Trajectory::epi;
     space.points = encoding.encoded.matrix[0];
     space.to_steps = to_cycles_per_pixel(encoding, scan.trajectory_unit)[0] * static_cast<double>(space.points);
     if (!space.epi) continue;
-    space.trapezoid = described_trapezoid(header, e, space.without);
-    space.flat_samples = described_flat(header, e);
+    space.trapezoid = described_trapezoid(encoding.description.get(), space.without);
+    space.flat_samples = described_flat(encoding.description.get());
   }
 }
 

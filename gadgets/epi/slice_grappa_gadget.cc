@@ -16,7 +16,6 @@
 #include "gadgets/numerics/mri/epi/line_changes.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/shared/slice_coils.h"
-#include "protocol/data/epi_description.h"
 
 namespace echotrain {
 namespace {
@@ -108,13 +107,12 @@ Parameters<SliceGrappa::Options> SliceGrappa::parameters() {
 void SliceGrappa::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   slice_coils_ = SliceCoils::announced(scan);
-  for (std::size_t e = 0; e < header.encodings.size(); ++e) {
-    const auto& encoding = header.encodings[e];
+  for (const auto& encoding : header.encodings) {
     Space& space = spaces_.emplace_back();
     space.step = encoding.acceleration[0];
     const auto& steps = encoding.kspace_encoding_step_1;
     space.centre = steps ? steps->center : static_cast<double>(encoding.encoded.matrix[1] / 2);
-    const auto multiband = protocol::multiband(header.xml, e);
+    const auto& multiband = encoding.multiband;
     if (!multiband || multiband->factor == 1) continue;
     const std::int64_t slices = encoding.slice ? encoding.slice->maximum + 1 : 1;
     space.factor = multiband->factor;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <pugixml.hpp>
 
-#include "protocol/data/epi_description.h"
 #include "protocol/data/layout.h"
 #include "protocol/data/xml_check.h"
 
@@ -80,6 +79,14 @@ ReadoutKind readout_kind(const AcquisitionHeader& head) {
   if ((flags & kSpecial) != 0) return ReadoutKind::other;
   if ((flags & kCalibration) != 0 && (flags & kCalibrationAndImaging) == 0) return ReadoutKind::calibration;
   return (flags & kReverse) != 0 ? ReadoutKind::other : ReadoutKind::imaging;
+}
+
+ReadoutKind readout_kind(const AcquisitionHeader& head, Trajectory trajectory) {
+  const ReadoutKind kind = readout_kind(head);
+  if (kind != ReadoutKind::other || trajectory != Trajectory::epi || (head.flags & kReverse) == 0) return kind;
+  AcquisitionHeader forward = head;
+  forward.flags &= ~kReverse;
+  return readout_kind(forward);
 }
 
 bool all_finite(const Acquisition& acquisition) {

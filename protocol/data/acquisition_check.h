@@ -17,6 +17,9 @@ namespace echotrain::protocol {
 /// The purpose of a readout, from its flags (docs/protocol.md, "Acquisition flags").
 enum class ReadoutKind { imaging, noise, calibration, navigator, phase_correction, other };
 ReadoutKind readout_kind(const AcquisitionHeader& head);
+/// Returns it where the scan's trajectory is known: readouts of EPI that are flagged as reversed are lines like the
+/// others.
+ReadoutKind readout_kind(const AcquisitionHeader& head, Trajectory trajectory);
 
 /// The reason why a message was consumed and counted, but left out. `kind` is a short fixed text, of the program's
 /// lifetime (one warning per kind is sent).

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <utility>
 
+#include "protocol/data/epi_description.h"
 #include "protocol/data/text.h"
 #include "protocol/data/xml_check.h"
 
@@ -61,6 +62,10 @@ class Reader {
     Header header;
     std::size_t index = 0;
     for (const pugi::xml_node node : root.children("encoding")) {
+      if (index == limits_.encodings) {
+        refuse(fmt::format("there are more than {} elements 'encoding'", limits_.encodings));
+        return header;
+      }
       header.encodings.push_back(encoding(node, fmt::format("encoding[{}]", index++)));
       if (error_) return header;
     }
@@ -198,6 +203,8 @@ class Reader {
       encoding.calibration_mode = trim(parallel.child_value("calibrationMode"));
       encoding.interleaving = trim(parallel.child_value("interleavingDimension"));
     }
+    encoding.description = trajectory_description(node);
+    encoding.multiband = multiband(node);
     return encoding;
   }
 

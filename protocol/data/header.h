@@ -4,11 +4,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "protocol/data/epi_description.h"
 #include "protocol/data/limits.h"
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
@@ -39,6 +41,8 @@ struct Encoding {
   std::array<std::uint16_t, 2> acceleration{1, 1};  ///< steps 1 and 2
   std::string calibration_mode;                     ///< "embedded", "interleaved", ... or empty
   std::string interleaving;  ///< the counter along which "interleaved" lines move: "repetition", "phase", ... or empty
+  std::shared_ptr<const TrajectoryDescription> description;  ///< of the readouts of EPI; null: there is none
+  std::shared_ptr<const Multiband> multiband;                ///< null: slices are not excited at once
 };
 
 /// A measurement that this one names, such as its noise scan.
@@ -47,8 +51,8 @@ struct Dependency {
   std::string measurement_id;
 };
 
-/// A header that has passed every check of docs/protocol.md: at least one encoding, sizes in 1..limits.matrix_size, FOV
-/// finite and positive, minimum <= center <= maximum.
+/// A header that has passed every check of docs/protocol.md: 1 to limits.encodings encodings, sizes in
+/// 1..limits.matrix_size, FOV finite and positive, minimum <= center <= maximum.
 struct Header {
   std::vector<Encoding> encodings;
   std::optional<std::uint32_t> receiver_channels;

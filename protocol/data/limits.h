@@ -21,6 +21,7 @@ struct Limits {
   std::uint64_t image_bytes = 1ull << 30;         ///< pixels of one image
   std::uint64_t attribute_bytes = 16ull << 20;    ///< meta attributes of one image
   std::uint32_t channels = 1024;                  ///< width of the channel mask
+  std::uint32_t encodings = 64;                   ///< elements of a header: gadgets prepare work for each
   std::uint32_t matrix_size = 4096;               ///< per axis of an encoding space [voxels]
   std::uint64_t matrix_voxels = 1ull << 30;       ///< product of an encoding space's axes
   std::uint32_t xml_depth = 64;                   ///< nesting of XML elements

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "gadgets/shared/measurement.h"
-#include "protocol/data/epi_description.h"
 
 namespace echotrain {
 
@@ -28,12 +27,11 @@ void SmsScan::add_space(const protocol::Header& header, std::size_t e) {
   SmsSpace space;
   space.sms.slices = options_.slices;
   if (options_.slices == 0) {
-    const auto multiband = protocol::multiband(header.xml, e);
-    if (!multiband)
+    if (!encoding.multiband)
       throw ClientError(fmt::format(
           "{}: the header has no multiband, which says how many slices are excited at once; say it by `slices`",
           gadget_));
-    space.sms.slices = multiband->factor;
+    space.sms.slices = encoding.multiband->factor;
   }
   const std::int64_t m = space.sms.slices;
   if (m < 1 || m > SmsOptions::kMostSlices)

@@ -242,7 +242,9 @@ TEST_P(EpiTest, NavigatorsOfSlicesAtOnceAreComparedAmongThemselves) {
   const std::string factor =
       "<accelerationFactor><kspace_encoding_step_1>1</kspace_encoding_step_1><kspace_encoding_step_2>1"
       "</kspace_encoding_step_2></accelerationFactor><multiband><multiband_factor>2</multiband_factor></multiband>";
-  const Outcome out = run(epi(), single.with(single.description(), factor), readouts, here());
+  protocol::Header header = single.with(single.description(), factor);
+  header.xml.clear();  // it is not read again
+  const Outcome out = run(epi(), header, readouts, here());
   ASSERT_EQ(out.images.size(), 2u);
   EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), at_once.image(0)), kGood);
   EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), at_once.image(0)), kGood);
@@ -250,6 +252,16 @@ TEST_P(EpiTest, NavigatorsOfSlicesAtOnceAreComparedAmongThemselves) {
   EXPECT_NEAR(std::stod(meta_of(out.images[1], "epi_drift")), 0.2, 1e-4);
   const Outcome off = run(epi(), single.header(), readouts, here());  // all of one slice: images follow the references
   EXPECT_NEAR(std::stod(meta_of(off.images.at(0), "epi_drift")), -0.3, 1e-4);
+}
+
+/// What the header says is parsed once, for all gadgets and encodings.
+TEST_P(EpiTest, TheHeadersTextIsNotReadAgain) {
+  const EpiScan scan({});
+  protocol::Header header = scan.header();
+  header.xml.clear();
+  const Outcome out = run(epi(), header, scan.scan(), here());
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+  EXPECT_EQ(out.warned(""), 0);
 }
 
 TEST_P(EpiTest, ImagesSayWhereBlipsGo) {

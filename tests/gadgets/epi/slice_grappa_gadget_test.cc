@@ -123,7 +123,9 @@ TEST_P(SliceGrappaTest, SlicesBecomeImagesOfTheirOwn) {
       SCOPED_TRACE(fmt::format("factor {}, shift {}, batches of {}", scan.factor, scan.shift, batch));
       RunOptions options = here();
       options.split = [&](std::size_t) { return batch; };
-      const Outcome out = run(apart_pipeline(), scan.header_of(), scan.scan(2), options);
+      protocol::Header header = scan.header_of();
+      header.xml.clear();  // it is not read again
+      const Outcome out = run(apart_pipeline(), header, scan.scan(2), options);
       ASSERT_EQ(out.images.size(), static_cast<std::size_t>(2 * scan.count()));
       std::vector<int> seen(static_cast<std::size_t>(scan.count()));
       for (const auto& image : out.images) {

@@ -270,6 +270,20 @@ TEST(ReadoutKindTest, FollowsTheFlags) {
   for (const int value : {26, 27, 28, 29, 30, 31}) EXPECT_EQ(kind(flag(value)), ReadoutKind::other) << value;
 }
 
+TEST(ReadoutKindTest, ReversedLinesOfEpiAreLines) {
+  const auto kind = [](std::uint64_t flags, Trajectory trajectory = Trajectory::epi) {
+    AcquisitionHeader head{};
+    head.flags = flags;
+    return readout_kind(head, trajectory);
+  };
+  EXPECT_EQ(kind(flag(22)), ReadoutKind::imaging);
+  EXPECT_EQ(kind(flag(22), Trajectory::cartesian), ReadoutKind::other);
+  EXPECT_EQ(kind(flag(20) | flag(22)), ReadoutKind::calibration);
+  EXPECT_EQ(kind(flag(24) | flag(22)), ReadoutKind::phase_correction);
+  EXPECT_EQ(kind(flag(27) | flag(22)), ReadoutKind::other);  // a dummy scan
+  EXPECT_EQ(kind(0), ReadoutKind::imaging);
+}
+
 TEST(ImageAttributes, AreDroppedWhenNotReadable) {
   const auto refused = [](std::string text) {
     Image image;

@@ -267,6 +267,43 @@ TEST(HeaderXml, SeveralEncodings) {
   EXPECT_EQ(header->encodings[1].encoded.matrix[0], 256u);
 }
 
+/// Gadgets prepare something for each: 1 MiB has room for 1,800 of them.
+TEST(HeaderXml, EncodingsAreBounded) {
+  std::string xml = good_xml();
+  const auto begin = xml.find("<encoding>"), end = xml.find("</encoding>") + 11;
+  const std::string one = xml.substr(begin, end - begin);
+  for (std::uint32_t i = 1; i < kServerLimits.encodings; ++i) xml.insert(begin, one);
+  const auto header = parse_header(xml, kServerLimits);
+  ASSERT_TRUE(header) << header.error().message;
+  EXPECT_EQ(header->encodings.size(), kServerLimits.encodings);
+  xml.insert(begin, one);
+  expect_refused(parse_header(xml, kServerLimits), "there are more than 64 elements 'encoding'");
+}
+
+/// What only EPI's gadgets need is read with the rest: each of them would parse the whole text for each encoding.
+TEST(HeaderXml, EncodingsSayHowEpiIsPlayed) {
+  std::string xml = good_xml();
+  const auto begin = xml.find("<encoding>");
+  std::string second = xml.substr(begin, xml.find("</encoding>") + 11 - begin);
+  replace(second, "<trajectory>cartesian</trajectory>",
+          "<trajectory>epi</trajectory><trajectoryDescription><identifier>Own</identifier><userParameterLong>"
+          "<name>rampUpTime</name><value>190</value></userParameterLong></trajectoryDescription>");
+  replace(second, "<interleavingDimension>",
+          "<multiband><spacing><dZ>12</dZ></spacing><deltaKz>1</deltaKz>"
+          "<multiband_factor>2</multiband_factor><calibration>separable2D"
+          "</calibration><calibration_encoding>0</calibration_encoding></multiband>"
+          "<interleavingDimension>");
+  xml.insert(xml.find("</ismrmrdHeader>"), second);
+  const auto header = parse_header(xml, Limits{});
+  ASSERT_TRUE(header) << header.error().message;
+  EXPECT_FALSE(header->encodings.at(0).description);
+  EXPECT_FALSE(header->encodings.at(0).multiband);
+  ASSERT_TRUE(header->encodings.at(1).description);
+  EXPECT_EQ(header->encodings[1].description->value("rampUpTime"), 190);
+  ASSERT_TRUE(header->encodings[1].multiband);
+  EXPECT_EQ(header->encodings[1].multiband->factor, 2u);
+}
+
 TEST(HeaderXml, HostileXmlIsRefusedBeforeItIsParsed) {
   std::string deep = "<ismrmrdHeader>";
   for (int i = 0; i < 1'000'000; ++i) deep += "<a>";

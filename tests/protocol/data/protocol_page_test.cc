@@ -52,6 +52,7 @@ std::string with_comma(std::uint64_t n) { return fmt::format("{},{:03}", n / 100
 TEST(ProtocolPage, TellsTheServersBounds) {
   const Limits& server = kServerLimits;
   EXPECT_THAT(row("bad-header"), HasSubstr("empty or above " + size_text(server.header_bytes) + ","));
+  EXPECT_THAT(row("bad-header"), HasSubstr(fmt::format("no encoding or more than {},", server.encodings)));
   EXPECT_THAT(row("bad-header"), HasSubstr(fmt::format("outside 1..{} voxels per axis or above 2^{} in all",
                                                        server.matrix_size, std::bit_width(server.matrix_voxels) - 1)));
   EXPECT_THAT(row("bad-header"), HasSubstr(fmt::format("nested deeper than {} or with more than {} tags",

@@ -11,7 +11,6 @@
 #include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/simulate/simulate.h"
 #include "protocol/data/acquisition_check.h"
-#include "protocol/data/epi_description.h"
 #include "protocol/data/header.h"
 #include "tests/clients/cpp/support.h"
 
@@ -82,7 +81,7 @@ TEST(EpiScannerTest, SamplesLieWhereALateGradientPutsThem) {
   o.epi.ghost = 0.25;
   simulate_epi(o);
   const protocol::DatasetReader reader(o.output);
-  const auto described = protocol::trajectory_description(reader.header_xml(), 0);
+  const auto described = protocol::parse_header(reader.header_xml(), {})->encodings.at(0).description;
   ASSERT_TRUE(described);
   const double ramp = *described->value("rampUpTime"), flat = *described->value("flatTopTime");
   const double delay = *described->value("acqDelayTime"), dwell = *described->value("dwellTime");
@@ -159,7 +158,7 @@ TEST(EpiScannerTest, SlicesAtOnceAreSumsWithTheBlipsPhase) {
   o.undersampling.calibration_mode = "separate";
   simulate_epi(o);
   const protocol::DatasetReader reader(o.output);
-  const auto multiband = protocol::multiband(reader.header_xml(), 0);
+  const auto multiband = protocol::parse_header(reader.header_xml(), {})->encodings.at(0).multiband;
   ASSERT_TRUE(multiband);
   EXPECT_EQ(multiband->factor, 2u);
   EXPECT_EQ(multiband->spacing_mm, (std::vector<double>{10}));
