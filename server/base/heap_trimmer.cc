@@ -10,6 +10,7 @@
 #include <exception>
 #include <utility>
 
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "protocol/wire/slab_pool.h"
 #include "server/base/machine_memory.h"
@@ -48,9 +49,12 @@ bool TrimPolicy::worth_it(const Seen& seen, bool wanted) {
   lasting_ = std::min(lasting_, uncounted);
   const std::uint64_t more = uncounted - lasting_;
   const Clock::duration since = seen.now - last_;
-  const bool is_short = seen.resident > kMemorySlack / 2 && seen.resident - kMemorySlack / 2 > seen.bound;
-  if (since < (is_short ? kLookWhenHalfFull : kLook)) return false;
-  return wanted || (is_short && more > kWorthWhenShort) || (since >= kPause && more > kWorth);
+  if (since < (is_short(seen) ? kLookWhenHalfFull : kLook)) return false;
+  return wanted || (is_short(seen) && more > kWorthWhenShort) || (since >= kPause && more > kWorth);
+}
+
+bool TrimPolicy::is_short(const Seen& seen) {
+  return seen.resident > kMemorySlack / 2 && seen.resident - kMemorySlack / 2 > seen.bound;
 }
 
 void TrimPolicy::done(const Seen& seen) {
@@ -109,7 +113,7 @@ void HeapTrimmer::trim(bool unused) {
     wanted_ |= slabs || blocks;
   }
   // A scan whose allocation waits for room (HeapAccount) holds locks, perhaps, and so evicts nothing itself.
-  if (budget_->used() > budget_->bound()) budget_->make_room(0);
+  budget_->grant_wishes();
   const TrimPolicy::Seen seen = look();
   half_full_ = std::max(seen.resident, budget_->used()) > seen.bound / 2;
   if (policy_.worth_it(seen, wanted_)) {
@@ -117,6 +121,21 @@ void HeapTrimmer::trim(bool unused) {
     policy_.done(look());
     wanted_ = false;
   }
+  charge_holes();
+}
+
+/// What is lasting_ now is no free page. Where memory is not short, scans pay for no more than they do already.
+void HeapTrimmer::charge_holes() {
+  const TrimPolicy::Seen seen = look();
+  const std::int64_t uncounted = static_cast<std::int64_t>(seen.resident) - static_cast<std::int64_t>(seen.counted);
+  if (!numerics::HeapAccount::exist()) {
+    base_ = uncounted;
+    holes_ = 0;
+    return;
+  }
+  const bool is_short = TrimPolicy::is_short(seen);
+  if (!is_short && holes_ == 0) return;
+  holes_ = numerics::HeapAccount::charge_holes(uncounted - base_);
 }
 
 TrimPolicy::Seen HeapTrimmer::look() const {

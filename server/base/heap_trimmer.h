@@ -23,6 +23,8 @@ class TrimPolicy {
   };
   /// True if the heap should be trimmed now. `wanted`: much was freed, or no session would have to wait for it.
   bool worth_it(const Seen& seen, bool wanted);
+  /// True if the process has so much more than its bound that it may pass what is promised.
+  static bool is_short(const Seen& seen);
   /// Notes that the heap was trimmed. `seen`: what the process has now.
   void done(const Seen& seen);
 
@@ -35,7 +37,9 @@ class TrimPolicy {
 };
 
 /// Runs a thread that gives the heap's free pages back to the machine. The allocator keeps freed memory scattered over
-/// the arenas of all threads, so that the process would otherwise grow for hours. Thread-safe.
+/// the arenas of all threads, so that the process would otherwise grow for hours. Pages that stay because a few blocks
+/// lie in them are charged to the scans whose blocks were freed (HeapAccount::charge_holes()), where memory is short.
+/// Thread-safe.
 class HeapTrimmer {
  public:
   explicit HeapTrimmer(std::shared_ptr<numerics::Resources> resources);
@@ -52,13 +56,16 @@ class HeapTrimmer {
  private:
   void run();
   void trim(bool unused);
+  void charge_holes();
   TrimPolicy::Seen look() const;
 
   const std::shared_ptr<numerics::Resources> resources_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;
-  TrimPolicy policy_;       // of the thread
-  bool wanted_ = false;     // of the thread
-  bool half_full_ = false;  // of the thread: the process has half of the bound
+  TrimPolicy policy_;        // of the thread
+  bool wanted_ = false;      // of the thread
+  std::int64_t base_ = 0;    // of the thread: what the process has and nobody counts while there is no scan [bytes]
+  std::uint64_t holes_ = 0;  // of the thread: charged to scans [bytes]
+  bool half_full_ = false;   // of the thread: the process has half of the bound
   std::mutex mutex_;
   std::condition_variable wake_;
   bool idle_ = false, unused_ = false, stopping_ = false;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <random>
 #include <thread>
@@ -38,6 +39,10 @@ std::size_t open_slot() {
   throw ResourceError("there are more scans than can be counted");
 }
 
+/// All heap accounts.
+std::mutex accounts_mutex;
+constinit HeapAccount* first_account = nullptr;
+
 /// A block's last bytes: its slot, the number of its account, and 32 bits that a block without one does not have but by
 /// chance.
 using Tag = std::uint64_t;
@@ -65,6 +70,14 @@ Tag tag_of(const void* block, std::size_t slot, std::uint64_t number) noexcept {
   return (mixed * key) >> 32 << 32 | number << kNumberBits | slot;
 }
 
+/// Gives back what was counted for the account of this number, unless the slot is another's by now.
+void give_back(std::size_t slot, std::uint64_t number, std::uint64_t bytes) noexcept {
+  std::atomic<std::uint64_t>& count = slots[slot].count;
+  std::uint64_t counted = count;
+  while (number_of(counted) == number && !count.compare_exchange_weak(counted, counted - bytes)) {
+  }
+}
+
 /// The end of what the allocator has given for a block, which may lie behind what was asked for.
 char* end_of(void* block) noexcept {
   char* begin = static_cast<char*>(block);
@@ -76,9 +89,17 @@ char* end_of(void* block) noexcept {
 
 HeapAccount::HeapAccount(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)), slot_(open_slot()) {
   if (key == 0) choose_key();
+  const std::scoped_lock lock(accounts_mutex);
+  next_ = std::exchange(first_account, this);
 }
 
 HeapAccount::~HeapAccount() {
+  {
+    const std::scoped_lock lock(accounts_mutex);
+    HeapAccount** at = &first_account;
+    while (*at != this) at = &(*at)->next_;
+    *at = next_;
+  }
   const std::int64_t paid = paid_;
   if (account_ && paid > 0) account_->give(static_cast<std::uint64_t>(paid));
   Slot& mine = slots[slot_];
@@ -115,44 +136,88 @@ void HeapAccount::settle() noexcept {
   std::int64_t paid = paid_, wanted = 0;
   do {
     wanted = static_cast<std::int64_t>(bytes());
-    wanted = wanted == 0 ? 0 : wanted + kGrain;
+    wanted = std::max(wanted == 0 ? 0 : wanted + kGrain, held_.load());
   } while (!paid_.compare_exchange_weak(paid, wanted));
+  std::int64_t peak = peak_;
+  while (wanted > peak && !peak_.compare_exchange_weak(peak, wanted)) {
+  }
   if (wanted > paid) account_->add(static_cast<std::uint64_t>(wanted - paid));
   if (wanted < paid) account_->give(static_cast<std::uint64_t>(paid - wanted));
 }
 
-bool HeapAccount::over(std::size_t bytes) const noexcept {
+/// Returns how much less it has than it had [bytes].
+std::int64_t HeapAccount::freed() const noexcept {
+  return std::max<std::int64_t>(peak_ - static_cast<std::int64_t>(bytes()), 0);
+}
+
+std::uint64_t HeapAccount::charge_holes(std::int64_t uncounted) {
+  const std::scoped_lock lock(accounts_mutex);
+  std::int64_t freed = 0;
+  for (HeapAccount* each = first_account; each != nullptr; each = each->next_) {
+    if (!each->account_) continue;
+    freed += each->freed();
+    uncounted += static_cast<std::int64_t>(each->account_->unused());
+    if (each->held_ > 0) uncounted += std::max<std::int64_t>(each->paid_ - static_cast<std::int64_t>(each->bytes()), 0);
+  }
+  const double part = freed > 0 ? std::clamp(static_cast<double>(uncounted) / static_cast<double>(freed), 0., 1.) : 0;
+  std::int64_t charged = 0;
+  for (HeapAccount* each = first_account; each != nullptr; each = each->next_) {
+    if (!each->account_) continue;
+    const auto holes = static_cast<std::int64_t>(part * static_cast<double>(each->freed()));
+    each->held_ = holes > kGrain ? static_cast<std::int64_t>(each->bytes()) + holes : 0;
+    each->peak_ = std::max<std::int64_t>(static_cast<std::int64_t>(each->bytes()), each->held_);
+    each->settle();
+    if (each->held_ > 0) charged += holes;
+  }
+  return static_cast<std::uint64_t>(charged);
+}
+
+bool HeapAccount::exist() {
+  const std::scoped_lock lock(accounts_mutex);
+  return first_account != nullptr;
+}
+
+/// True if `more` bytes fit the budget, or lie `beyond` bytes above its bound at most.
+bool HeapAccount::fits(std::uint64_t more, std::uint64_t beyond) const noexcept {
   const MemoryBudget& budget = *account_->budget();
-  if (!budget.bounded() || account_->borrowed() == 0) return false;
-  return budget.used() > budget.bound() + (bytes < kLarge ? kSmallBlocks : kLargeBlocks);
+  return !budget.bounded() || !account_->beyond_grace(more) || budget.used() + more <= budget.bound() + beyond;
+}
+
+/// Others do not learn of a block that waits: it may never fit.
+bool HeapAccount::wait_for_room(std::size_t bytes) const noexcept {
+  const auto fit = [&] {
+    const std::int64_t more = static_cast<std::int64_t>(this->bytes() + bytes) + kGrain - paid_;
+    return fits(static_cast<std::uint64_t>(std::max<std::int64_t>(more, 0)), kLargeBlocks);
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  while (!fit()) {
+    if (bytes > account_->budget()->bound() || std::chrono::steady_clock::now() - begin >= kPatience) return false;
+    account_->budget()->wish(bytes);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
 }
 
 /// Counts a block that is about to be allocated; false: the budget lends no more, and nothing is counted.
 bool HeapAccount::admit(std::size_t bytes) noexcept {
   std::atomic<std::uint64_t>& count = slots[slot_].count;
+  if (account_ && bytes >= kLarge && !wait_for_room(bytes)) return false;
   const auto now = static_cast<std::int64_t>((count.fetch_add(bytes) + bytes) & kBytes);
   if (!account_) return true;
   const std::int64_t paid = paid_;
-  if (now <= paid && now > paid - 4 * kGrain) return true;
+  if (now <= paid && (now > paid - 4 * kGrain || paid == held_)) return true;
   settle();
-  if (now <= paid || !over(bytes)) return true;
-  if (bytes >= kLarge) {
-    const auto begin = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - begin < kPatience) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      if (!over(bytes)) return true;
-    }
-  }
+  if (now <= paid || bytes >= kLarge || fits(0, kSmallBlocks)) return true;
   count.fetch_sub(bytes);
   settle();
-  refused_ = true;
   return false;
 }
 
-void* HeapAccount::allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX) - sizeof(Tag)) return nullptr;
+void* HeapAccount::allocate(std::size_t bytes, std::size_t alignment, bool& refused) noexcept {
+  if (bytes > kBytes / 2) return nullptr;
   const std::size_t size = bytes + sizeof(Tag);
-  if (!admit(size)) return nullptr;
+  refused = !admit(size);
+  if (refused) return nullptr;
   void* const block = alignment <= alignof(std::max_align_t) ? std::malloc(size) : ::memalign(alignment, size);
   std::atomic<std::uint64_t>& count = slots[slot_].count;
   if (block == nullptr) {
@@ -176,15 +241,27 @@ void HeapAccount::release(void* block) noexcept {
   const std::size_t slot = tag & (kSlots - 1);
   const std::uint64_t number = (tag >> kNumberBits) & ((1 << kNumberBits) - 1);
   if (tag == tag_of(block, slot, number)) {
-    std::atomic<std::uint64_t>& count = slots[slot].count;
-    const std::uint64_t bytes = static_cast<std::size_t>(end - static_cast<char*>(block)) + kChunkHead;
-    std::uint64_t counted = count;
-    while (number_of(counted) == number && !count.compare_exchange_weak(counted, counted - bytes)) {
-    }
+    give_back(slot, number, static_cast<std::size_t>(end - static_cast<char*>(block)) + kChunkHead);
     tag = 0;  // the next owner of the block may have no account
     std::memcpy(end - sizeof tag, &tag, sizeof tag);
   }
   std::free(block);
+}
+
+HeapCharge::HeapCharge(std::size_t bytes) {
+  HeapAccount* const account = HeapAccount::of_thread();
+  if (account == nullptr) return;
+  if (!account->admit(bytes)) {
+    account->set_refused();
+    throw std::bad_alloc();
+  }
+  bytes_ = bytes;
+  slot_ = account->slot_;
+  number_ = number_of(slots[slot_].count);
+}
+
+HeapCharge::~HeapCharge() {
+  if (bytes_ > 0) give_back(slot_, number_, bytes_);
 }
 
 }  // namespace echotrain::numerics

@@ -21,20 +21,31 @@ void* plain(std::size_t bytes, std::size_t alignment) noexcept {
 
 /// As the standard has it: asks the new handler until there is memory or none is set. An account that is refused ends
 /// at once: what the handler sets free is not for it.
-void* allocate(std::size_t bytes, std::size_t alignment) {
+void* allocate(std::size_t bytes, std::size_t alignment, bool& refused) {
   for (;;) {
     HeapAccount* const account = HeapAccount::of_thread();
-    void* const block = account != nullptr ? account->allocate(bytes, alignment) : plain(bytes, alignment);
+    void* const block = account != nullptr ? account->allocate(bytes, alignment, refused) : plain(bytes, alignment);
     if (block != nullptr) return block;
     const std::new_handler handler = std::get_new_handler();
-    if (handler == nullptr || (account != nullptr && account->refused())) throw std::bad_alloc();
+    if (handler == nullptr || refused) throw std::bad_alloc();
     handler();
   }
 }
 
-void* allocate_or_null(std::size_t bytes, std::size_t alignment) noexcept {
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  bool refused = false;
   try {
-    return allocate(bytes, alignment);
+    return allocate(bytes, alignment, refused);
+  } catch (const std::bad_alloc&) {
+    if (refused) HeapAccount::of_thread()->set_refused();
+    throw;
+  }
+}
+
+void* allocate_or_null(std::size_t bytes, std::size_t alignment) noexcept {
+  bool refused = false;
+  try {
+    return allocate(bytes, alignment, refused);
   } catch (const std::bad_alloc&) {
     return nullptr;
   }

@@ -41,6 +41,11 @@ bool MemoryBudget::make_room(std::uint64_t bytes) {
   return true;
 }
 
+void MemoryBudget::grant_wishes() {
+  const std::uint64_t wanted = wish_.exchange(0);
+  if (wanted > 0 || used_ > bound_) make_room(wanted);
+}
+
 void MemoryBudget::evict_unused() {
   const HeapScope uncharged(nullptr);
   const std::scoped_lock lock(mutex_);
@@ -186,12 +191,17 @@ bool MemoryAccount::reserve(std::uint64_t bytes) {
 
 std::uint64_t MemoryAccount::used() const { return above_zero(balance_ + static_cast<std::int64_t>(reserved_.load())); }
 std::uint64_t MemoryAccount::borrowed() const { return above_zero(balance_); }
+std::uint64_t MemoryAccount::unused() const { return above_zero(-balance_); }
 
 namespace {
 /// Returns the bytes that an account may borrow even of the kept part, so that a scan that needs little more than its
 /// reservation does not depend on what others have borrowed.
 std::uint64_t grace_of(std::uint64_t reserved) { return reserved / 4; }
 }  // namespace
+
+bool MemoryAccount::beyond_grace(std::uint64_t more) const {
+  return above_zero(balance_ + static_cast<std::int64_t>(more)) > grace_of(reserved_);
+}
 
 void MemoryAccount::take(std::uint64_t bytes) {
   const auto more = static_cast<std::uint64_t>(move(static_cast<std::int64_t>(bytes)));
@@ -200,7 +210,7 @@ void MemoryAccount::take(std::uint64_t bytes) {
     give(bytes);
   };
   try {
-    if (more == 0 || budget_->take(more, borrowed() <= grace_of(reserved_) ? 0 : budget_->kept())) return;
+    if (more == 0 || budget_->take(more, beyond_grace() ? budget_->kept() : 0)) return;
   } catch (...) {  // the machine has no memory to look for room
     give_back();
     throw;
@@ -218,8 +228,8 @@ void MemoryAccount::give(std::uint64_t bytes) noexcept {
 }
 
 void MemoryAccount::check() {
-  if (budget_->used() <= budget_->bound() || borrowed() <= grace_of(reserved_)) return;
-  if (!budget_->make_room(0) && borrowed() > grace_of(reserved_)) refuse();
+  if (budget_->used() <= budget_->bound() || !beyond_grace()) return;
+  if (!budget_->make_room(0) && beyond_grace()) refuse();
 }
 
 void MemoryAccount::refuse() const { refuse_more(*this, 0); }

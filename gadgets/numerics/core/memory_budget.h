@@ -79,6 +79,10 @@ class MemoryBudget {
   /// Drops unused objects, the longest unused first, until `bytes` fit or none is left. Where that was kept for a
   /// client, something of the client for whom most is kept is dropped in its place. False: they do not fit.
   bool make_room(std::uint64_t bytes);
+  /// Asks whoever calls grant_wishes(), another thread, for make_room(bytes).
+  void wish(std::uint64_t bytes) noexcept { wish_ = bytes; }
+  /// Makes the room that was asked for since the last call, and room for what is used beyond the bound.
+  void grant_wishes();
   /// Drops all unused objects, because the machine has no more memory.
   void evict_unused();
 
@@ -96,6 +100,7 @@ class MemoryBudget {
   const std::uint64_t bound_;
   std::atomic<std::uint64_t> used_ = 0;
   std::atomic<std::uint64_t> clock_ = 0;
+  std::atomic<std::uint64_t> wish_ = 0;
   std::recursive_mutex mutex_;  // what is dropped may hold what is withdrawn
   std::vector<Evictable*> evictable_;
   std::atomic<std::uint64_t> kept_ = 0;
@@ -117,6 +122,11 @@ class MemoryAccount {
   std::uint64_t used() const;
   /// Returns the bytes used beyond the reservation.
   std::uint64_t borrowed() const;
+
+  /// Returns the bytes of the reservation that nobody uses.
+  std::uint64_t unused() const;
+  /// True if it borrows more than an account may borrow even of the kept part, or would with `more` bytes.
+  bool beyond_grace(std::uint64_t more = 0) const;
 
   /// Throws OverBudget when `bytes` do not fit, and nothing is taken.
   void take(std::uint64_t bytes);

@@ -4,7 +4,9 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 
 struct fftwf_plan_s;
@@ -40,9 +42,13 @@ class FftwPlans {
     int sign, misalignment;
     auto operator<=>(const Key&) const = default;
   };
+  struct Entry {
+    Plan plan;
+    std::unique_ptr<HeapCharge> charge;
+  };
   void clear();
 
-  std::map<Key, Plan> plans_;
+  std::map<Key, Entry> plans_;
 };
 
 }  // namespace echotrain::numerics::cpu
