@@ -25,10 +25,11 @@ constexpr std::size_t kReadoutsForOther = 4;  // that any other message counts f
 // Texts by what they cost to read, in bytes of a header: up to kReadAtOnce on the sockets' threads (2 ms), up to kShort
 // on threads that no longer text takes (20 ms).
 constexpr std::size_t kReadAtOnce = 16 << 10, kShort = 128 << 10;
-constexpr std::size_t kCostOfConfig = 4;    // a byte of YAML
-constexpr std::size_t kBehind = 1 << 20;    // that a scan has not done; it is then the slower one of the two
-constexpr std::size_t kUnread = 64 << 10;   // of answers, beyond which a question waits
-constexpr std::size_t kCopiesOfHeader = 6;  // received; in the state machine, the scan's request and the scan
+constexpr std::size_t kCostOfConfig = 4;        // a byte of YAML
+constexpr std::size_t kBehind = 1 << 20;        // that a scan has not done; it is then the slower one of the two
+constexpr std::chrono::seconds kForAnother{2};  // answer that has not been read
+constexpr std::size_t kUnread = 64 << 10;       // of answers, beyond which a question waits
+constexpr std::size_t kCopiesOfHeader = 6;      // received; in the state machine, the scan's request and the scan
 
 bool may_be_secret(const std::string& text) {
   constexpr std::string_view kWord = "token";
@@ -284,29 +285,36 @@ asio::awaitable<std::optional<SessionAction>> MessageHandler::step_of(const prot
 
 // Takes no more of a client that does not read what it has asked for, while that is more than `most`.
 asio::awaitable<void> MessageHandler::wait_until_read(std::size_t most) {
-  co_await hold_back_until([this, most] { return connection_.outbox->control_bytes() <= most; });
+  co_await hold_back_until([this, most] { return connection_.outbox->control_bytes() <= most; },
+                           Watchdog::Fault::client);
 }
 
-// Takes no more of a client that has to read before `may_go_on`.
-asio::awaitable<void> MessageHandler::hold_back_until(std::function<bool()> may_go_on) {
+// Takes no more of a client before `may_go_on`. `fault`: of the client, if it has to read before.
+asio::awaitable<void> MessageHandler::hold_back_until(std::function<bool()> may_go_on, Watchdog::Fault fault) {
   if (may_go_on()) co_return;
   permit_.reset();
   tell_watchdog(true, false);
   while (!may_go_on() && !connection_.ending()) {
-    watchdog_.hold_back(Clock::now(), Watchdog::Fault::client);
+    watchdog_.hold_back(Clock::now(), fault);
     co_await connection_.poll_wait();
   }
   watchdog_.release();
 }
 
 // Answers what may take long to find. An answer that may be long is paid for before it is made, and an address has one
-// of them that has not been read.
+// of them that has not been read: who asks for another is refused where that takes kForAnother.
 asio::awaitable<std::optional<SessionAction>> MessageHandler::answer_long(const protocol::Query& query) {
   std::shared_ptr<ReadLimiter::Permit> permit;
   if (ProtocolStateMachine::is_long(query) && !connection_.exempt) {
     permit = connection_.environment.long_answers->acquire(connection_.address, connection_.waker());
-    co_await hold_back_until([&] { return permit->granted(); });
+    const Clock::time_point last = Clock::now() + kForAnother;
+    co_await hold_back_until([&] { return permit->granted() || Clock::now() > last; }, Watchdog::Fault::server);
     if (connection_.ending()) co_return std::nullopt;
+    if (!permit->granted()) {
+      connection_.outbox->response(
+          {query.correlation_id, "refused: another answer for this address has not been read; ask again later"});
+      co_return SessionAction();
+    }
   }
   protocol::Response response{query.correlation_id, ""};
   numerics::MemoryShare paid(connection_.status->account);

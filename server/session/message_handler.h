@@ -57,7 +57,7 @@ class MessageHandler {
   asio::awaitable<bool> offload(std::function<void()> work, bool quick, bool answers = false);
   asio::awaitable<std::optional<SessionAction>> step_of(const protocol::Message& message);
   asio::awaitable<void> wait_until_read(std::size_t most);
-  asio::awaitable<void> hold_back_until(std::function<bool()> may_go_on);
+  asio::awaitable<void> hold_back_until(std::function<bool()> may_go_on, Watchdog::Fault fault);
   asio::awaitable<std::optional<SessionAction>> answer_long(const protocol::Query& query);
   void tell(const SessionAction& step);
   asio::awaitable<void> start_scan(ScanRequest request);

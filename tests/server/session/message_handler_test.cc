@@ -180,6 +180,24 @@ TEST(MessageHandler, AnAddressHasOneLongAnswerThatIsNotRead) {
   EXPECT_EQ(read_all(second).size(), answer.size());
 }
 
+/// Whoever does not read is another: nobody's scan ends for it.
+TEST(MessageHandler, WhoWaitsForAnothersLongAnswerIsRefusedAndGoesOn) {
+  asio::io_context io;
+  const Environment environment = one_at_a_time();
+  Handled first(io, environment, "10.0.0.1:1"), second(io, environment, "10.0.0.1:2");
+  keep_noise(environment, first, 64);
+  take(first, io, 0, kAskMatrix);
+  ASSERT_TRUE(runs_until(io, [&] { return first.done; }));
+  take(second, io, 0, kAskMatrix);
+  ASSERT_TRUE(runs_until(io, [&] { return second.done; }));
+  EXPECT_THAT(read_all(second), testing::HasSubstr("refused: another answer for this address has not been read"));
+  EXPECT_FALSE(second.connection.ending());
+  read_all(first);
+  second.take(io, kAskMatrix);
+  ASSERT_TRUE(runs_until(io, [&] { return second.done; }));
+  EXPECT_THAT(read_all(second), testing::HasSubstr("coils 64"));
+}
+
 TEST(MessageHandler, ALongAnswerIsPaidForOrRefused) {
   asio::io_context io;
   numerics::ResourceOptions options = test_resource_options();
