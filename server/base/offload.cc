@@ -40,6 +40,8 @@ void FairQueue::end() {
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  for (const Line& line : lines_)
+    for (const std::shared_ptr<Job>& job : line.jobs) job->state_ = Job::State::cancelled;
   lines_.clear();  // jobs that nobody waits for hold strands of sessions
 }
 

@@ -38,8 +38,8 @@ class FairQueue {
   /// Starts `threads` threads: at least 2.
   explicit FairQueue(int threads);
   ~FairQueue();  ///< as end()
-  /// Waits until the jobs that have begun are done and their `wake` has returned. No job may be in line, nor be added.
-  /// May be called again.
+  /// Waits until the jobs that have begun are done and their `wake` has returned. Jobs in line are cancelled. None may
+  /// be added meanwhile. May be called again.
   void end();
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;

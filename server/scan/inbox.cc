@@ -49,11 +49,12 @@ void Inbox::push(Work&& work) {
   {
     const std::scoped_lock lock(mutex_);
     if (cancelled_) return;
+    const std::int64_t readouts = readouts_of(work);
+    queue_.push_back({std::move(work), bytes, payload});
     bytes_ += bytes;
     payload_ += payload;
-    readouts_ += readouts_of(work);
+    readouts_ += readouts;
     share_.set(bytes_);
-    queue_.push_back({std::move(work), bytes, payload});
     something_ = true;
   }
   arrived_.notify_one();
@@ -84,11 +85,11 @@ std::shared_ptr<void> Inbox::hand_over() noexcept {
   const std::scoped_lock lock(mutex_);
   if (queue_.empty()) return nullptr;
   (unwanted ? unwanted->things : here).swap(queue_);
-  if (unwanted) unwanted->share.set(bytes_ - taken_bytes_);
+  const std::size_t bytes = std::exchange(bytes_, taken_bytes_);
   readouts_ = 0;
-  bytes_ = taken_bytes_;
   payload_ = taken_payload_;
   share_.set(bytes_);
+  if (unwanted) unwanted->share.set(bytes - bytes_);
   return unwanted;
 }
 

@@ -125,8 +125,9 @@ std::shared_ptr<void> Outbox::drop_all_but_last_words() noexcept {
       queue_.splice(queue_.begin(), dropped, std::prev(dropped.end()));
     }
     dropped_ += dropped.size();
-    if (unwanted) unwanted->share.set(queued_bytes_ - std::min(kept, queued_bytes_));
-    count(std::min(kept, queued_bytes_));
+    const std::size_t queued = queued_bytes_;
+    count(std::min(kept, queued));
+    if (unwanted) unwanted->share.set(queued - queued_bytes_);
     control_bytes_ = 0;
   }
   room_.notify_all();

@@ -143,9 +143,11 @@ void Worker::run() {
     failure_ = heap_.refused() ? protocol::Error{"budget", over_budget()}
                                : protocol::Error{"resources", "the server is out of memory"};
   } catch (const std::exception& error) {
-    failure_ = {"recon-failed", error.what()};
+    failure_ =
+        heap_.refused() ? protocol::Error{"budget", over_budget()} : protocol::Error{"recon-failed", error.what()};
     log_.error("reconstruction failed: {}", protocol::printable(error.what()));
   }
+  heap_.settle();  // what gadgets had is free, and the client may take long to read its images
   yielding_ = 0;
   done_ = true;
   wake_();
@@ -206,7 +208,12 @@ void Worker::work() {
   // One empty batch at a time asks the pipeline for results that came on their own.
   const auto wake = [this] {
     if (woken_.exchange(true)) return;
-    inbox_.push(std::vector<protocol::Acquisition>());
+    try {
+      inbox_.push(std::vector<protocol::Acquisition>());
+    } catch (...) {
+      woken_ = false;
+      throw;
+    }
     wake_();
   };
   compute.cache<ScanEnvironment>() = {wake,
@@ -245,6 +252,7 @@ void Worker::work() {
     for (;;) {
       Inbox::Taken taken = [&] {
         const numerics::Progress::Wait for_client(*progress_);
+        heap_.settle();
         outbox_->wait_for_room(cancelled_);
         return inbox_.take(waiting);
       }();
@@ -335,6 +343,7 @@ std::size_t Worker::expand(protocol::Acquisition& readout) {
                     (bytes >> 20) + 1, account_->used() >> 20, most >> 20));
   const auto share = std::make_shared<numerics::MemoryShare>(account_);
   share->grow_to(bytes);
+  const numerics::HeapScope paid(nullptr);
   if (const protocol::Status status = protocol::expand(readout, share); !status) throw Refusal(status.error());
   share->set(readout.data.bytes.size());
   return readout.data.bytes.size();

@@ -138,6 +138,9 @@ void Session::bound_goodbye() {
   const auto half = seconds(connection_.options.drain_timeout_s / 2);
   watchdog_.set_alarm(Clock::now() + half, [this, half] {
     connection_.drop_unsent();
+    if (const std::size_t dropped = connection_.outbox->dropped(); dropped > 0)
+      connection_.log.warn("{} messages that were not read within {} s are dropped", dropped,
+                           connection_.options.drain_timeout_s / 2);
     watchdog_.set_alarm(Clock::now() + half, [this] {
       connection_.lose(
           fmt::format("client is not reading: what it was sent of a scan that has ended with 'budget' was "
