@@ -133,7 +133,10 @@ struct StreamPeer::Impl {
   void read() {
     // A full slab goes into one of up to twice its message's bytes, and both are there for a moment.
     if (!look(full ? 2 * messages.pending_bytes() : 0)) return;
-    const auto room = messages.prepare();
+    const auto room = [this] {
+      const numerics::HeapScope paid(nullptr);  // by `memory`, as long as anybody holds it
+      return messages.prepare();
+    }();
     if (!look(0)) return;
     socket.async_read_some(asio::buffer(room.data(), room.size()),
                            [this, size = room.size()](const boost::system::error_code& error, std::size_t n) {
@@ -312,8 +315,8 @@ StreamPeer::StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerScan scan
   }
   try {
     impl_->thread = std::thread([impl = impl_.get(), heap = numerics::HeapAccount::of_thread()] {
-      const numerics::HeapScope allocates(heap);
       try {
+        const numerics::HeapScope allocates(heap);
         impl->io.run();
       } catch (const std::exception& error) {  // no memory for a message
         impl->finish(fmt::format("cannot be read any more: {}", error.what()));

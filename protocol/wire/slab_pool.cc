@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace echotrain::protocol {
@@ -56,12 +57,15 @@ std::unique_ptr<Slab> SlabPool::take(std::size_t bytes) {
 
 void SlabPool::put(std::unique_ptr<Slab> slab) {
   const std::lock_guard lock(mutex_);
-  if (!slab->lent()) {
-    if (free_bytes_ + slab->size > keep_bytes_) return;
-    free_bytes_ += slab->size;
-  }
+  const std::size_t own = slab->lent() ? 0 : slab->size;
+  if (free_bytes_ + own > keep_bytes_) return;
   slab->period = period_;
-  free_.push_back(std::move(slab));
+  try {
+    free_.push_back(std::move(slab));
+  } catch (const std::bad_alloc&) {  // whoever lets go of a slab cannot help it: the slab is freed
+    return;
+  }
+  free_bytes_ += own;
 }
 
 }  // namespace echotrain::protocol
