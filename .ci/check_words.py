@@ -7,7 +7,8 @@
 
 headers   A header's first comment does not begin with What, Whose, Who, How, Where, Which or Whether, and no comment begins
           with "Of": the reader first meets the thing ("A Cache is ..."). Comments of all sources tell no history.
-docs      Pages tell no history, and name commits in captions only: lines in italics, such as those above tables.
+docs      Pages tell no history, and name commits in captions only: lines in italics, such as those above tables. An entry of
+          CHANGELOG.md has at most two lines of 120 characters.
 commits   Subjects of the commits since REV (default: since main left this branch, on main itself the newest one) have at
           most 72 characters and name no path of somebody's machine.
 History is: the hash of a commit, "before <hash>", "(was ...)", "(... before)", "another machine", in pages "not kept". CHANGELOG.md
@@ -25,6 +26,7 @@ import tempfile
 
 RULES = ("headers", "docs", "commits")
 MOST_CHARACTERS = 72  # of a subject: what git log --oneline shows in 80 columns
+MOST_OF_AN_ENTRY = 240
 COMMENTED = re.compile(r"\.(h|cc|cu|cuh|h\.in|js|py|sh|cmake|ya?ml)$|(^|/)(CMakeLists\.txt|Dockerfile[^/]*|run)$")
 SLASHES = re.compile(r"\.(h|cc|cu|cuh|h\.in|js)$")
 HEADER = re.compile(r"\.(h|cuh|h\.in)$")
@@ -122,6 +124,12 @@ def check_page(text):
         yield from history(line, words, (*HISTORY, DROPPED))
 
 
+def check_changelog(text):
+    for line, words in paragraphs(text):
+        if words.startswith("- ") and (count := len(" ".join(words.split()))) > MOST_OF_AN_ENTRY:
+            yield line, f"an entry has {count} characters, more than {MOST_OF_AN_ENTRY}: the rest is for pages"
+
+
 def check_subject(subject):
     if len(subject) > MOST_CHARACTERS:
         yield f"the subject has {len(subject)} characters, more than {MOST_CHARACTERS}"
@@ -163,8 +171,8 @@ def check(root, rules, base=""):
     for name in files(root):
         if "headers" in rules and COMMENTED.search(name):
             check_one = check_comments(name, (root / name).read_text(encoding="utf-8"))
-        elif "docs" in rules and name.endswith(".md") and name != "CHANGELOG.md":
-            check_one = check_page((root / name).read_text(encoding="utf-8"))
+        elif "docs" in rules and name.endswith(".md"):
+            check_one = (check_changelog if name == "CHANGELOG.md" else check_page)((root / name).read_text(encoding="utf-8"))
         else:
             continue
         found += [(name, line, wrong) for line, wrong in sorted(check_one)]
@@ -193,7 +201,7 @@ def self_test():
         ("c.md", "## Upgrading\n(was 1)\n### To 2\nnot kept\n## Other\nnot kept\n# Known gaps\nnot kept\n", [6]),
         ("d.md", "# Beforehand (and before that)\nA machine, another one.\n(wasted)\n", []),
         ("e.md", "*Of commit 1a2b3c4d.*\nAt 1a2b3c4d.\n", [2]),
-        ("CHANGELOG.md", "not kept\n", []),
+        ("CHANGELOG.md", f"not kept\n\n- {'a' * 119}\n  {'a' * 118}\n- {'a' * 239}\n", [5]),
     )
     wrong = []
     for name, text, lines in cases:
