@@ -197,22 +197,14 @@ def test_waveforms_and_images_survive(tmp_path, kspace):
     waveforms = [rng.integers(0, 1 << 32, (2, 7), dtype=np.uint32) for _ in range(3)]
     messages = list(scans.cartesian(kspace[:1]).messages[:6])
     for i in range(6):
-        head = bytearray(messages[i])
-        head[2 + 18 : 2 + 22] = (10 * i).to_bytes(4, "little")  # acquisition_time_stamp
-        messages[i] = bytes(head)
+        messages[i] = wire.changed(messages[i], acquisition_time_stamp=10 * i)
     for i, samples in reversed(list(enumerate(waveforms))):
         head = np.zeros(40, np.uint8)
         head[0], head[16], head[28], head[30] = 1, 1, 7, 2
         head[24:28] = np.frombuffer(np.uint32(20 * i + 5).tobytes(), np.uint8)
         messages.insert(2 * i + 1, (1026).to_bytes(2, "little") + head.tobytes() + samples.tobytes())
     pixels = rng.standard_normal((1, 1, 6, 5)).astype(np.float32)
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (5, 6, 1), 1
-    head["image_series_index"] = 3
-    meta = "<ismrmrdMeta><meta><name>role</name><value>map</value></meta></ismrmrdMeta>"
-    head["attribute_string_len"] = len(meta)
-    messages.append((1022).to_bytes(2, "little") + head.tobytes() + len(meta).to_bytes(8, "little") + meta.encode()
-                    + pixels.tobytes())  # fmt: skip
+    messages.append(wire.image(pixels, "map", image_series_index=3))
     data = wire.header(scans.cartesian(kspace).xml) + b"".join(messages) + wire.close()
     (tmp_path / "a.mrd").write_bytes(data)
     run_ok("convert", tmp_path / "a.mrd", tmp_path / "a.h5")

@@ -288,9 +288,7 @@ def test_complex_oblique_nifti(tmp_path):
     turn, _ = np.linalg.qr(random.standard_normal((3, 3)))
     scan = cartesian_3d_scan(kspace)
     for i, message in enumerate(scan.messages):
-        head = np.frombuffer(message[2:342], wire.ACQUISITION_HEAD)[0].copy()
-        head["read_dir"], head["phase_dir"], head["slice_dir"], head["position"] = *turn.T, (12, -34, 56)
-        scan.messages[i] = message[:2] + head.tobytes() + message[342:]
+        scan.messages[i] = wire.changed(message, position=(12, -34, 56), **dict(zip(wire.AXES, turn.T)))
     scan.save(tmp_path / "scan.h5")
     config = tmp_path / "complex.yaml"
     config.write_text(variant("cartesian_3d", ("{method: rss}", "{method: none}"),

@@ -103,13 +103,7 @@ class Problem:
     def messages(self):
         """The maps as an image of role coil_maps, then the scan, whose readouts are points: [coil, z, y, x = 1]."""
         maps = self.maps[..., None]
-        head = np.zeros((), wire.IMAGE_HEAD)
-        head["version"], head["data_type"], head["channels"] = 1, 7, len(maps)
-        head["matrix_size"] = maps.shape[:0:-1]
-        meta = b"<ismrmrdMeta><meta><name>role</name><value>coil_maps</value></meta></ismrmrdMeta>"
-        head["attribute_string_len"] = len(meta)
-        sent = np.uint16(wire.IMAGE).tobytes() + head.tobytes() + np.uint64(len(meta)).tobytes() + meta
-        sent += np.ascontiguousarray(maps, "<c8").tobytes()
+        sent = wire.image(maps.astype("c8"), "coil_maps")
         points = np.argwhere(self.mask)
         readouts = [
             wire.acquisition(self.y[:, z, y, None], None, wire.LAST_IN_SLICE * (i + 1 == len(points)), y, counter=i,

@@ -25,7 +25,6 @@ of ours is more than 0.1 % above a peer's.
 
 import argparse
 import contextlib
-import os
 import pathlib
 import re
 import subprocess
@@ -74,13 +73,7 @@ pipeline:
 
 def maps_message(maps):
     """[coil, y, x] as an image of role coil_maps."""
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["channels"] = 1, 7, len(maps)
-    head["matrix_size"] = (maps.shape[2], maps.shape[1], 1)
-    meta = b"<ismrmrdMeta><meta><name>role</name><value>coil_maps</value></meta></ismrmrdMeta>"
-    head["attribute_string_len"] = len(meta)
-    return (np.uint16(wire.IMAGE).tobytes() + head.tobytes() + np.uint64(len(meta)).tobytes() + meta
-            + np.ascontiguousarray(maps, "<c8").tobytes())  # fmt: skip
+    return wire.image(maps[:, None].astype("c8"), "coil_maps")
 
 
 class Series:

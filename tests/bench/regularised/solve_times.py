@@ -105,13 +105,7 @@ def points():
     maps = coil.maps(nx, ny)[..., None]  # [coil, z, y, x = 1]
     data = coil.signal(y / ny, z / nx, ny, 0.5)
     data = data + 0.002 * np.abs(data).max() * (random.normal(size=data.shape) + 1j * random.normal(size=data.shape))
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["channels"] = 1, 7, coils
-    head["matrix_size"] = (1, ny, nx)
-    meta = b"<ismrmrdMeta><meta><name>role</name><value>coil_maps</value></meta></ismrmrdMeta>"
-    head["attribute_string_len"] = len(meta)
-    sent = np.uint16(wire.IMAGE).tobytes() + head.tobytes() + np.uint64(len(meta)).tobytes() + meta
-    messages = [sent + np.ascontiguousarray(maps, "<c8").tobytes()]
+    messages = [wire.image(maps.astype("c8"), "coil_maps")]
     chosen = np.argwhere(came)
     for i, (p, line) in enumerate(chosen):
         flags = wire.LAST_IN_SLICE * (i + 1 == len(chosen))

@@ -289,9 +289,7 @@ class Tricklers(Meanwhile):
     def __init__(self, server):
         super().__init__(self.trickle)
         self.server, self.holders = server, []
-        readout = bytearray(wire.acquisition(np.zeros((1, 512), np.complex64)))  # 4.3 KiB
-        struct.pack_into("<H", readout, 2 + wire.ACQUISITION_HEAD.fields["encoding_space_ref"][1], 7)
-        self.readout = bytes(readout)
+        self.readout = wire.changed(wire.acquisition(np.zeros((1, 512), np.complex64)), encoding_space_ref=7)  # 4.3 KiB
 
     def reserve(self, source, mib):
         """A Cartesian scan of one channel, whose arrays take 3 x V x 8 bytes; lines and the scan itself, a tenth more."""
@@ -352,11 +350,9 @@ class Crawlers(Tricklers):
 
     def reserve(self, source, mib):
         super().reserve(source, mib)
-        at = 2 + wire.ACQUISITION_HEAD.fields["idx"][1] + wire.COUNTERS.fields["contrast"][1]
+        readout = wire.acquisition(np.zeros((1, 256), np.complex64))
         for contrast in range(2):
-            readout = bytearray(wire.acquisition(np.zeros((1, 256), np.complex64)))
-            struct.pack_into("<H", readout, at, contrast)
-            self.holders[-1].sendall(readout)
+            self.holders[-1].sendall(wire.changed(readout, contrast=contrast))
 
     def trickle(self):
         readout = wire.acquisition(np.zeros((1, 256), np.complex64))  # 2.3 KiB

@@ -39,11 +39,8 @@ def noise_sent():
 
 def stamped(message, time_ms):
     """With the stamps of a readout at `time_ms`, in ticks of 2.5 ms."""
-    head = np.frombuffer(message[2:342], wire.ACQUISITION_HEAD).copy()
     since = time_ms - max(beat for beat in np.cumsum([0, *BEATS_MS]) if beat <= time_ms)
-    head["acquisition_time_stamp"] = 1000 + time_ms / 2.5
-    head["physiology_time_stamp"][0][0] = since / 2.5
-    return message[:2] + head.tobytes() + message[342:]
+    return wire.changed(message, acquisition_time_stamp=1000 + time_ms / 2.5, physiology_time_stamp=(since / 2.5, 0, 0))
 
 
 class Radial:

@@ -3,7 +3,6 @@
 import fcntl
 import io
 import re
-import struct
 import urllib.request
 import zipfile
 
@@ -96,7 +95,7 @@ def test_images_are_taken_away(page, server, downloads):
 def test_why_there_is_no_file_is_said_in_words(page, server):
     """Two images of one place make no volume; the page says so instead of a download that fails."""
     pytest.importorskip("ismrmrd")
-    one = struct.pack("<H", wire.IMAGE) + dicom_files.image(np.ones((4, 4), "f4")).to_bytes()
+    one = wire.image_of_package(dicom_files.image(np.ones((4, 4), "f4")))
     messages = [chains.pipeline("image", keys="input: images"), wire.header("Dummy XML header"), one, one, wire.close()]
     reply = wire.exchange(server.address, messages)
     assert len(reply.images) == 2, reply.texts
@@ -173,8 +172,8 @@ def test_two_series_are_scrolled_and_zoomed_together(page, server):
 
     pytest.importorskip("ismrmrd")
     messages = [
-        struct.pack("<H", wire.IMAGE)
-        + dicom_files.image(np.full((8, 8), 1 + r, "f4"), repetition=r, image_series_index=series, image_index=r + 1).to_bytes()
+        wire.image_of_package(dicom_files.image(np.full((8, 8), 1 + r, "f4"), repetition=r, image_series_index=series,
+                                                image_index=r + 1))
         for r in range(4) for series in (1, 2)
     ]  # fmt: skip
     wire.exchange(server.address, [chains.pipeline("image", keys="input: images"), wire.header("Dummy XML header"),

@@ -138,7 +138,7 @@ def edited(header, mode="external", measurement="", calibration="", labels=None)
 
 
 def flags_of(message):
-    return int(np.frombuffer(message[2:342], wire.ACQUISITION_HEAD)[0]["flags"])
+    return int(wire.head_of(message)["flags"])
 
 
 def halves(messages, **about):

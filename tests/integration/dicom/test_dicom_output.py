@@ -4,7 +4,6 @@ import io
 import json
 import re
 import signal
-import struct
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import scans
+import wire
 from dicom_files import header_xml
 from orthanc import DeadPeer, MutePeer, Orthanc, spooled, wait_until
 from programs import Server, run_client, variant
@@ -29,8 +29,7 @@ def scan(tmp_path_factory):
     kspace = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
     made = scans.cartesian(kspace)
-    position = struct.pack("<3f", *POSITION)  # from byte 182 of the head on, which follows the id of two bytes
-    made.messages = [message[:184] + position + message[196:] for message in made.messages]
+    made.messages = [wire.changed(message, position=POSITION) for message in made.messages]
     begin = 'ISMRMRD">'
     about = header_xml("pacs-1").split(begin)[1].split("<acquisitionSystemInformation>")[0]
     made.xml = made.xml.replace(begin, begin + about)

@@ -111,7 +111,7 @@ def sent_image(plane):
     """The message of an image of 2 mm voxels."""
     y, x = plane.shape
     return wire.image(plane.astype("f4")[None, None], field_of_view=(2 * x, 2 * y, 2), image_type=1, image_index=1,
-                      image_series_index=1, read_dir=(1, 0, 0), phase_dir=(0, 1, 0), slice_dir=(0, 0, 1))  # fmt: skip
+                      image_series_index=1, **wire.AXES)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,7 @@ def together(path, *files):
     """One scan whose repetitions are the scans of the files."""
     messages = []
     for repetition, file in enumerate(files):
-        for message in scans.read_messages(file)[1:]:
-            head = np.frombuffer(message[2:342], wire.ACQUISITION_HEAD).copy()
-            head["idx"]["repetition"] = repetition
-            messages.append(message[:2] + head.tobytes() + message[342:])
+        messages += [wire.changed(message, repetition=repetition) for message in scans.read_messages(file)[1:]]
     xml = re.sub(r"(<repetition>\s*<minimum>0</minimum>\s*<maximum>)0", rf"\g<1>{len(files) - 1}",
                  scans.read_acquisitions(files[0])[0])  # fmt: skip
     scans.Scan(xml, messages).save(path)

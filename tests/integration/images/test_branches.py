@@ -43,9 +43,8 @@ def readouts(image, contrast=0, flags=0):
     messages = []
     for y in range(N):
         last = wire.LAST_IN_SLICE if y == N - 1 else 0
-        message = bytearray(wire.acquisition(kspace[None, y], step1=y, flags=last | flags, counter=y))
-        np.frombuffer(message, wire.ACQUISITION_HEAD, 1, 2)["idx"]["contrast"] = contrast
-        messages.append(bytes(message))
+        message = wire.acquisition(kspace[None, y], step1=y, flags=last | flags, counter=y)
+        messages.append(wire.changed(message, contrast=contrast))
     return messages
 
 

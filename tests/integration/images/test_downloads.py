@@ -4,7 +4,6 @@ pydicom, zipfile), and each voxel must lie where it lay in the image that was se
 import http.client
 import io
 import json
-import struct
 import time
 import zipfile
 
@@ -36,7 +35,7 @@ class Taker:
 
     def scan(self, images, xml=None):
         """Sends images through; the number of their scan."""
-        messages = [struct.pack("<H", wire.IMAGE) + one.to_bytes() for one in images]
+        messages = [wire.image_of_package(one) for one in images]
         reply = wire.exchange(self.server.address, [PASS, wire.header(xml or dicom_files.header_xml()), *messages,
                                                     wire.close()])  # fmt: skip
         assert not reply.errors() and len(reply.images) == len(images)

@@ -42,11 +42,10 @@ def image(pixels, meta=None, kind=ismrmrd.IMTYPE_MAGNITUDE, **fields):
         setattr(made, name, value)
     if meta:
         made.attribute_string = ismrmrd.Meta(meta).serialize()
-    data = made.to_bytes()
+    message = wire.image_of_package(made)
     if pixels.dtype == np.int32:
-        head = data[:2] + struct.pack("<H", ismrmrd.DATATYPE_INT) + data[4 : len(data) - plain.nbytes]
-        data = head + pixels.tobytes()
-    return struct.pack("<H", wire.IMAGE) + data
+        message = wire.changed(message[: -plain.nbytes], data_type=ismrmrd.DATATYPE_INT) + pixels.tobytes()
+    return message
 
 
 def decoded(reply):
@@ -202,9 +201,8 @@ def test_wrong_pipelines_are_refused_by_line(served):
 
 
 def test_an_image_above_the_bound_of_a_message_is_refused(served):
-    head = np.frombuffer(image(np.zeros((2, 2), "f4"))[2:200], wire.IMAGE_HEAD).copy()
-    head["matrix_size"], head["channels"] = (65535, 4097, 1), 1
-    reply = wire.exchange(served.address, [pipeline("image"), DUMMY, struct.pack("<H", wire.IMAGE) + head.tobytes()])
+    head = wire.changed(image(np.zeros((2, 2), "f4")), matrix_size=(65535, 4097, 1))[:200]
+    reply = wire.exchange(served.address, [pipeline("image"), DUMMY, head])
     assert any("too-large" in t or "bad-image" in t for t in reply.errors()), reply.texts
 
 

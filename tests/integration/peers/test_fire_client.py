@@ -70,26 +70,15 @@ def test_readouts_with_zeroed_headers(server, kspace, xml):
     check(client.images, kspace)
 
 
-def images(pixels, attributes):
-    """The writes of images: id, header, length of the attributes, attributes, pixels; image_type and index are 0."""
-    writes = []
-    for slice_number, plane in enumerate(pixels):
-        head = bytearray(198)
-        struct.pack_into("<HH", head, 0, 1, 2)  # version, int16
-        struct.pack_into("<3H3fH", head, 16, plane.shape[1], plane.shape[0], 1, 300, 300, 5, 1)
-        struct.pack_into("<H", head, 98, slice_number)
-        struct.pack_into("<I", head, 194, len(attributes))
-        writes += [b"\xfe\x03", bytes(head), struct.pack("<Q", len(attributes)), attributes, plane.tobytes()]
-    return writes
-
-
 @pytest.mark.parametrize("attributes", [META, b""], ids=["attributes", "none"])
 @pytest.mark.parametrize("header", ["Dummy XML header", "xml"])
 def test_images_without_readouts(server, xml, header, attributes):
     """A file of images, with or without a header: image to image."""
     pixels = np.random.default_rng(3).integers(-3000, 3000, (3, 24, 20)).astype("<i2")
     writes = [*named("passthrough"), *text(b"\x03\x00", xml if header == "xml" else header)]
-    client, _ = peers.play(server.address, [*writes, *images(pixels, attributes), peers.CLOSE], peers.Fire())
+    for number, plane in enumerate(pixels):
+        writes += peers.image(plane, attributes, slice_number=number)
+    client, _ = peers.play(server.address, [*writes, peers.CLOSE], peers.Fire())
     assert not [line for line in client.texts if line.startswith("ERROR")], client.texts
     assert [image.u16(98) for image in client.images] == [0, 1, 2]
     for image, plane in zip(client.images, pixels):

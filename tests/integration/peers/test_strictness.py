@@ -3,6 +3,7 @@
 import io
 import struct
 
+import numpy as np
 import pytest
 
 import peers
@@ -12,13 +13,8 @@ ANSWER = b"\x07\x00" + struct.pack("<QQ", 1, 1) + b"b"
 META = b"<ismrmrdMeta></ismrmrdMeta>"
 
 
-def image(data_type=5, columns=3, attributes=META):
-    head = bytearray(198)
-    struct.pack_into("<HH", head, 0, 1, data_type)
-    struct.pack_into("<3H", head, 16, columns, 2, 1)
-    struct.pack_into("<H", head, 34, 1)
-    struct.pack_into("<H", head, 128, 1)
-    return b"\xfe\x03" + head + struct.pack("<Q", len(attributes)) + attributes + b"\0" * (columns * 8)
+def image(kind="<f4", columns=3, attributes=META):
+    return b"".join(peers.image(np.zeros((2, columns), kind), attributes, series=1))
 
 
 @pytest.mark.parametrize("client", [peers.Gadgetron, peers.Fire])
@@ -38,7 +34,7 @@ def test_what_is_right_is_read(client):
         (peers.Gadgetron, image()[:-1]),
         (peers.Gadgetron, b"\x05\x00" + struct.pack("<I", 0) + peers.CLOSE),
         (peers.Fire, ANSWER + peers.CLOSE),
-        (peers.Fire, image() + image(data_type=1) + peers.CLOSE),
+        (peers.Fire, image() + image("<u2") + peers.CLOSE),
     ],
 )
 def test_what_kills_a_client_does(client, reply):
@@ -49,7 +45,7 @@ def test_what_kills_a_client_does(client, reply):
 @pytest.mark.parametrize(
     "reply, error",
     [
-        (image(data_type=4), KeyError),
+        (image("<i4"), KeyError),
         (image(attributes=b"<ismrmrdMeta>"), SyntaxError),
         (b"\x05\x00" + struct.pack("<I", 2) + b"\xff\0", UnicodeDecodeError),
     ],

@@ -227,7 +227,7 @@ def test_reference_lines_are_their_owners(server, tmp_path):
 
 
 def flags(message):
-    return int(np.frombuffer(message[2:342], wire.ACQUISITION_HEAD)[0]["flags"])
+    return int(wire.head_of(message)["flags"])
 
 
 def named(message, measurement, calibration=""):

@@ -37,19 +37,12 @@ def text_head(message_id, n):
 
 
 def acquisition_head(**fields):
-    return data_head(wire.ACQUISITION, wire.ACQUISITION_HEAD, version=1, **fields)
+    nothing = struct.pack("<H", wire.ACQUISITION) + bytes(wire.ACQUISITION_HEAD.itemsize)
+    return wire.changed(nothing, **{"version": 1, **fields})
 
 
 def image_head(attributes=0, **fields):
-    fields = {"version": 1, "data_type": 8, "matrix_size": (1, 1, 1), "channels": 1, **fields}
-    return data_head(wire.IMAGE, wire.IMAGE_HEAD, **fields) + struct.pack("<Q", attributes)
-
-
-def data_head(message_id, kind, **fields):
-    head = np.zeros((), kind)
-    for name, value in fields.items():
-        head[name] = value
-    return struct.pack("<H", message_id) + head.tobytes()
+    return wire.image(np.zeros((1, 1, 1, 1), "c16"), **fields)[:200] + struct.pack("<Q", attributes)
 
 
 def waveform_head(samples, channels, version=1):
@@ -82,7 +75,7 @@ TOO_MUCH = {
     "acquisition_channels": ("header", acquisition_head(number_of_samples=1, active_channels=U16), "too-large"),
     "acquisition_both": ("header", acquisition_head(number_of_samples=U16, active_channels=U16), "too-large"),
     "trajectory": ("header", acquisition_head(number_of_samples=U16, trajectory_dimensions=U16), "bad-trajectory"),
-    "acquisition_version": ("header", data_head(wire.ACQUISITION, wire.ACQUISITION_HEAD, version=U16), "bad-version"),
+    "acquisition_version": ("header", acquisition_head(version=U16), "bad-version"),
     "compressed_1": ("header", compressed(53, U32), "compression"),
     "compressed_2": ("header", compressed(54, U32), "compression"),
     "compressed_3": ("header", compressed(55, 16), "compression"),

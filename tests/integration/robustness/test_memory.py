@@ -158,13 +158,11 @@ def batches(items, count):
 
 def many_images():
     """Images of one pixel, each of a slice and a series of its own, which images_display holds for their stacks."""
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, 1, 1
-    head["field_of_view"], head["image_type"] = 1, 1
-    head["read_dir"][0] = head["phase_dir"][1] = head["slice_dir"][2] = 1
+    image = bytearray(wire.image(np.ones((1, 1, 1, 1), "f4"), field_of_view=1, image_type=1, **wire.AXES))
+    head = wire.head_of(image)
     for number in range(600_000):
         head["slice"], head["image_series_index"] = number % 65536, number % 60000
-        yield struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Qf", 0, 1)
+        yield image
 
 
 def many_frames():
@@ -172,9 +170,9 @@ def many_frames():
     line = np.array([[-0.5, -0.15], [0.49, 0.147]], np.float32)
     flags = wire.FIRST_IN_SLICE | wire.LAST_IN_SLICE
     readout = bytearray(wire.acquisition(np.ones((2, 2), np.complex64), line, flags))
-    counters = 2 + 242  # message number; where EncodingCounters begin in ISMRMRD's acquisition header
+    counters = wire.head_of(readout)["idx"]
     for number in range(1_000_000):
-        struct.pack_into("<8H", readout, counters, 0, 0, 0, number % 65536, number // 65536, 0, 0, 0)
+        counters["slice"], counters["contrast"] = number % 65536, number // 65536
         yield readout
 
 
@@ -205,11 +203,9 @@ def test_what_is_known_of_frames_that_gadgets_hold_is_within_the_budget(make_ser
 def test_many_attributes_are_read_within_the_budget(make_server):
     """Forty clients at a time send images with 20,000 attributes each, of which images_display holds all."""
     server, vitals = make_server(512, "--queue-mib", "64")
-    metas = b"".join(b"<meta><name>a%d</name><value>b</value></meta>" % number for number in range(20_000))
-    attributes = b"<ismrmrdMeta>" + metas + b"</ismrmrdMeta>"
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, 1, 1
-    head["field_of_view"], head["image_type"], head["attribute_string_len"] = 1, 1, len(attributes)
+    metas = "".join(f"<meta><name>a{number}</name><value>b</value></meta>" for number in range(20_000))
+    image = wire.image(np.zeros((1, 1, 1, 1), "f4"), attributes=f"<ismrmrdMeta>{metas}</ismrmrdMeta>", field_of_view=1,
+                       image_type=1)  # fmt: skip
     start = wire.config_file("images_display") + cartesian_header((1, 1, 1))
 
     def send(number):
@@ -219,10 +215,7 @@ def test_many_attributes_are_read_within_the_budget(make_server):
             reader.start()
             with contextlib.suppress(OSError):  # the server ends the scan when the budget is spent
                 for slice_number in range(40):
-                    mine = head.copy()
-                    mine["slice"] = slice_number
-                    message = struct.pack("<H", wire.IMAGE) + mine.tobytes() + struct.pack("<Q", len(attributes))
-                    client.sendall(message + attributes + bytes(4))
+                    client.sendall(wire.changed(image, slice=slice_number))
                 client.shutdown(socket.SHUT_WR)
             reader.join()
         return b"".join(replies)

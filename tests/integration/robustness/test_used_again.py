@@ -70,9 +70,7 @@ def without_samples(messages):
     changed = []
     for i, (kind, _, bytes) in enumerate(messages):
         if kind == wire.ACQUISITION and i % 4 == 3:
-            head = np.frombuffer(bytes[2:HEAD], wire.ACQUISITION_HEAD).copy()
-            head["number_of_samples"] = head["center_sample"] = 0
-            bytes = bytes[:2] + head.tobytes()
+            bytes = wire.changed(bytes[:HEAD], number_of_samples=0, center_sample=0)
         changed.append(bytes)
     return changed
 

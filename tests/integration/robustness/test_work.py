@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import struct
 import unicodedata
 
 import numpy as np
@@ -39,11 +38,9 @@ def cost(server, messages):
 def opening(count):
     """Readouts that each open a frame: slice and contrast count, nothing ever ends."""
     first = wire.acquisition(np.ones((1, 1)), step1=0)
-    head = np.frombuffer(first[2:342], wire.ACQUISITION_HEAD)[0].copy()
     messages = [wire.config_file("cartesian_2d"), wire.header(scans.header_xml("cartesian", (1, 4, 1), readouts=4))]
     for i in range(count):
-        head["idx"]["slice"], head["idx"]["contrast"] = i % 256, i // 256
-        messages.append(first[:2] + head.tobytes() + first[342:])
+        messages.append(wire.changed(first, slice=i % 256, contrast=i // 256))
     return [*messages, wire.close()]
 
 
@@ -91,10 +88,7 @@ def test_navigators_between_the_readouts_of_a_large_frame(own_server):
 
 def image_of_role(role):
     """An image of one pixel that no pipeline has a use for."""
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["channels"], head["matrix_size"] = 1, 5, 1, (1, 1, 1)
-    text = f"<ismrmrdMeta><meta><name>role</name><value>{role}</value></meta></ismrmrdMeta>".encode()
-    return struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Q", len(text)) + text + bytes(4)
+    return wire.image(np.zeros((1, 1, 1, 1), "f4"), role)
 
 
 def test_log_lines_of_a_session_are_bounded(own_server):

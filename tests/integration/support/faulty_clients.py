@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import struct
 import threading
 import time
 
@@ -32,10 +31,7 @@ def echo_scan(count):
     messages = [wire.config_file("passthrough"), wire.header("Dummy XML header")]
     pixels = rng.standard_normal((count, 1, 1, 256, 256)).astype(np.float32)
     for i, image in enumerate(pixels):
-        head = np.zeros((), wire.IMAGE_HEAD)
-        head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (256, 256, 1), 1
-        head["field_of_view"], head["image_type"], head["image_index"] = (256, 256, 1), 1, i + 1
-        messages.append(struct.pack("<H", wire.IMAGE) + head.tobytes() + bytes(8) + image.tobytes())
+        messages.append(wire.image(image, field_of_view=(256, 256, 1), image_type=1, image_index=i + 1))
     return [*messages, wire.close()], [image.tobytes() for image in pixels]
 
 

@@ -56,6 +56,19 @@ def ecg(samples, channels=2):
     return [b"\x02\x04", bytes(head), np.arange(samples * channels, dtype="<u4").tobytes()]
 
 
+def image(plane, attributes, series=0, slice_number=0):
+    """The writes of an image [y, x]: id, header, length of the attributes, attributes, pixels. Its image_type and index
+    are 0."""
+    head = bytearray(198)
+    data_type = next(number for number, kind in Client.TYPES.items() if plane.dtype == kind)
+    struct.pack_into("<HH", head, 0, 1, data_type)
+    struct.pack_into("<3H3fH", head, 16, plane.shape[1], plane.shape[0], 1, 300, 300, 5, 1)
+    struct.pack_into("<H", head, 98, slice_number)
+    struct.pack_into("<H", head, 128, series)
+    struct.pack_into("<I", head, 194, len(attributes))
+    return [b"\xfe\x03", bytes(head), struct.pack("<Q", len(attributes)), attributes, plane.tobytes()]
+
+
 @dataclasses.dataclass
 class Image:
     head: bytes = dataclasses.field(repr=False)

@@ -54,7 +54,7 @@ class Scan:
         )
         rows = np.empty(len(self.messages), row)
         for i, message in enumerate(self.messages):
-            head = np.frombuffer(message[2:342], wire.ACQUISITION_HEAD)[0]
+            head = wire.head_of(message)
             points = 4 * int(head["number_of_samples"]) * int(head["trajectory_dimensions"])
             rows[i]["head"] = head
             rows[i]["traj"] = np.frombuffer(message[342 : 342 + points], np.float32)

@@ -68,18 +68,9 @@ def root_sum_of_squares(kspace):
 
 
 def image(pixels, series=1, index=1, attributes="<ismrmrdMeta></ismrmrdMeta>", kind=5, **fields):
-    """pixels: [channel, z, y, x]."""
-    head = np.zeros((), wire.IMAGE_HEAD)
-    pixels = np.ascontiguousarray(pixels, wire.PIXELS[kind])
-    head["version"], head["data_type"], head["image_type"] = 1, kind, 1
-    head["channels"], head["matrix_size"] = pixels.shape[0], pixels.shape[:0:-1]
-    head["image_series_index"], head["image_index"] = series, index
-    head["read_dir"], head["phase_dir"], head["slice_dir"] = (1, 0, 0), (0, 1, 0), (0, 0, 1)
-    for name, value in fields.items():
-        head[name] = value
-    text = attributes.encode()
-    head["attribute_string_len"] = len(text)
-    return struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Q", len(text)) + text + pixels.tobytes()
+    """pixels: [channel, z, y, x], which become those of type `kind`."""
+    fields = {"image_type": 1, "image_series_index": series, "image_index": index, **wire.AXES, **fields}
+    return wire.image(np.asarray(pixels, wire.PIXELS[kind]), attributes=attributes, **fields)
 
 
 def wait_until(reached, what, timeout_s=30):

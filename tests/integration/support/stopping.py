@@ -84,10 +84,7 @@ def field_map(size, range_hz):
 
 def images(count, size):
     """The messages of images for `passthrough` and for pipelines whose input is images."""
-    head = np.zeros((), wire.IMAGE_HEAD)
-    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (size, size, 1), 1
-    head["field_of_view"], head["image_type"], head["image_index"] = (256, 256, 1), 1, 1
-    image = struct.pack("<H", wire.IMAGE) + head.tobytes() + bytes(8) + bytes(4 * size * size)
+    image = wire.image(np.zeros((1, 1, size, size), "f4"), field_of_view=(256, 256, 1), image_type=1, image_index=1)
     return [wire.header("Dummy XML header"), *[image] * count]
 
 

@@ -42,6 +42,7 @@ IMAGE_HEAD = np.dtype(
 )
 assert ACQUISITION_HEAD.itemsize == 340 and ACQUISITION_HEAD.fields["idx"][1] == 242
 assert IMAGE_HEAD.itemsize == 198 and IMAGE_HEAD.fields["image_series_index"][1] == 128
+AXES = {"read_dir": (1, 0, 0), "phase_dir": (0, 1, 0), "slice_dir": (0, 0, 1)}
 PIXELS = {1: "<u2", 2: "<i2", 3: "<u4", 4: "<i4", 5: "<f4", 6: "<f8", 7: "<c8", 8: "<c16"}
 
 
@@ -86,7 +87,7 @@ def acquisition(data, trajectory=None, flags=0, step1=0, repetition=0, center=No
     head["number_of_samples"], head["center_sample"] = samples, samples // 2 if center is None else center
     head["available_channels"] = head["active_channels"] = channels
     head["sample_time_us"] = sample_time_us
-    head["read_dir"], head["phase_dir"], head["slice_dir"] = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+    head["read_dir"], head["phase_dir"], head["slice_dir"] = AXES.values()
     head["idx"]["kspace_encode_step_1"], head["idx"]["repetition"] = step1, repetition
     head["idx"]["kspace_encode_step_2"] = step2
     points = b""
@@ -96,10 +97,13 @@ def acquisition(data, trajectory=None, flags=0, step1=0, repetition=0, center=No
     return struct.pack("<H", ACQUISITION) + head.tobytes() + points + data.tobytes()
 
 
-def image(pixels, role="", **fields):
-    """pixels: [channel, z, y, x] of a type of PIXELS; `role`: a meta attribute; `fields`: what of the head is not 0."""
+def image(pixels, role="", attributes="", **fields):
+    """pixels: [channel, z, y, x] of a type of PIXELS; `attributes`: their XML, or `role`, which is then the only one;
+    `fields`: what of the head is not 0, or shall not be what it is by the pixels."""
     pixels = np.ascontiguousarray(pixels)
-    meta = f"<ismrmrdMeta><meta><name>role</name><value>{role}</value></meta></ismrmrdMeta>".encode() if role else b""
+    if role:
+        attributes = f"<ismrmrdMeta><meta><name>role</name><value>{role}</value></meta></ismrmrdMeta>"
+    meta = attributes.encode()
     head = np.zeros((), IMAGE_HEAD)
     head["version"], head["channels"], head["attribute_string_len"] = 1, len(pixels), len(meta)
     head["data_type"] = next(number for number, kind in PIXELS.items() if pixels.dtype == kind)
@@ -107,6 +111,26 @@ def image(pixels, role="", **fields):
     for name, value in fields.items():
         head[name] = value
     return struct.pack("<H", IMAGE) + head.tobytes() + struct.pack("<Q", len(meta)) + meta + pixels.tobytes()
+
+
+def image_of_package(made):
+    """The message of an image of the package `ismrmrd`."""
+    return struct.pack("<H", IMAGE) + made.to_bytes()
+
+
+def head_of(message):
+    """The head of a readout or an image, which can be written to where the message is a bytearray."""
+    (number,) = struct.unpack_from("<H", message)
+    return np.frombuffer(message, IMAGE_HEAD if number == IMAGE else ACQUISITION_HEAD, 1, 2)[0]
+
+
+def changed(message, **fields):
+    """A readout or an image with other fields of its head; those of `idx` go by their own names."""
+    message = bytearray(message)
+    head = head_of(message)
+    for name, value in fields.items():
+        (head if name in head.dtype.names else head["idx"])[name] = value
+    return bytes(message)
 
 
 @dataclasses.dataclass

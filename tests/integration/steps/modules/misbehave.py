@@ -77,10 +77,8 @@ def process(connection, config, header):
         connection.send_text(f"INFO     child {started.pid}")
         os._exit(5)
     if how == "endless":  # one image without an end
-        head = bytearray(198)
-        struct.pack_into("<HH", head, 0, 1, 5)
-        struct.pack_into("<3H", head, 16, 512, 512, 1024)
-        struct.pack_into("<H", head, 34, 1)
+        kind, size = ismrmrd.DATATYPE_FLOAT, (512, 512, 1024)
+        head = ismrmrd.ImageHeader(version=1, data_type=kind, matrix_size=size, channels=1)
         stream = socket.socket(fileno=3)
         stream.sendall(struct.pack("<H", 1022) + bytes(head) + bytes(8))
         while True:
