@@ -21,7 +21,7 @@ os.environ.setdefault("ECHOTRAIN_WARM_UP", "false")
 pytest.importorskip("numpy", reason="the integration tests need numpy")
 pytest.importorskip("h5py", reason="the integration tests need h5py")
 
-from programs import BIN, Left, Server, raw_coils, run_client, variant  # noqa: E402
+from programs import BIN, Left, Server, ends_well, raw_coils, run_client, simulated_scan, variant  # noqa: E402
 from vitals import Late  # noqa: E402
 
 
@@ -65,10 +65,7 @@ def pipelines(tmp_path_factory):
 @pytest.fixture(scope="session")
 def server(tmp_path_factory, pipelines):
     server = Server(tmp_path_factory.mktemp("server"), "--pipelines", pipelines)
-    yield server
-    code = server.stop()
-    assert code == 0, f"SIGTERM must end the server with 0, not {code}:\n{server.text()}"
-    assert "internal error" not in server.text(), server.text()
+    yield from ends_well(server)
 
 
 @pytest.fixture(scope="session")
@@ -79,8 +76,7 @@ def cuda(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cuda")
     scan, config = folder / "scan.h5", folder / "cuda.yaml"
     config.write_text(variant("cartesian_2d", ("backend: auto", "backend: cuda")))
-    made = run_client("simulate", "-o", scan, "--trajectory", "cartesian", "--matrix", 16, "--coils", 1)
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, "--trajectory", "cartesian", "--matrix", 16, "--coils", 1)
     tried = run_client("recon", scan, "-c", config, "-o", folder / "out.h5")
     if tried.returncode == 0:
         return
@@ -93,8 +89,14 @@ def cuda(tmp_path_factory):
     pytest.skip(reason)
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(scope="module", params=["cpu", "cuda"])
 def backend(request):
     if request.param == "cuda":
         request.getfixturevalue("cuda")
     return request.param
+
+
+@pytest.fixture(scope="module")
+def served(backend, tmp_path_factory):
+    """A server of one backend."""
+    yield from ends_well(Server(tmp_path_factory.mktemp("server"), "--backend", backend))

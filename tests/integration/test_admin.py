@@ -16,7 +16,7 @@ import pytest
 import scans
 import wire
 from exposition import Metrics
-from programs import BIN, SHIPPED, SOURCE, Server, run_client
+from programs import BIN, SHIPPED, SOURCE, Server, run_client, simulated_scan
 
 OPERATIONS = SOURCE / "docs" / "operations"
 
@@ -184,7 +184,7 @@ def test_json_log_is_one_object_per_line(own_server):
 def start_slow_client(server, folder, rate):
     """Five frames of 64 readouts."""
     options = ("--trajectory", "cartesian", "--matrix", 64, "--coils", 2, "--frames", 5)
-    assert run_client("simulate", "-o", folder / "scan.h5", *options).returncode == 0
+    simulated_scan(folder / "scan.h5", *options)
     command = [BIN / "echotrain", "send", folder / "scan.h5", "-c", "cartesian_2d", "-p", server.port]
     command += ["-o", folder / "images.h5", "--rate", rate]
     client = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -5,7 +5,7 @@ import pytest
 
 import scans
 import wire
-from programs import Server, run_client, variant
+from programs import Server, ends_well, run_client, variant
 
 ismrmrd = pytest.importorskip("ismrmrd")
 
@@ -54,9 +54,7 @@ def assets(tmp_path_factory, maps):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, assets):
-    server = Server(tmp_path_factory.mktemp("server"), "--assets", assets, "--backend", "cpu")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(Server(tmp_path_factory.mktemp("server"), "--assets", assets, "--backend", "cpu"))
 
 
 def exchange(server, scan, text, *before):

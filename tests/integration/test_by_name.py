@@ -13,7 +13,7 @@ import pytest
 
 import reference
 import scans
-from programs import SHIPPED, Server, run_client, variant
+from programs import SHIPPED, Server, ends_well, simulated_scan, variant
 
 HEART = "--trajectory cartesian --motion cardiac --coils 1"
 BALL = "--trajectory kooshball --phantom ellipsoids_3d --matrix 24 --readouts 1810 --samples 72"
@@ -70,28 +70,15 @@ ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
              "spiral_off_resonance"}  # needs a field map; tested in test_off_resonance
 
 
-@pytest.fixture(scope="module", params=["cpu", "cuda"])
-def served(request, tmp_path_factory):
-    """A server of one backend."""
-    if request.param == "cuda":
-        request.getfixturevalue("cuda")
-    server = Server(tmp_path_factory.mktemp("server"), "--backend", request.param)
-    yield server, request.param
-    assert server.stop() == 0, server.text()
-
-
-def images_of(served, name, scan, folder):
-    server, backend = served
-    result = server.send(scan, name, folder / "images.h5")
+def images_of(served, backend, name, scan, folder):
+    result = served.send(scan, name, folder / "images.h5")
     assert result.returncode == 0, result.stdout + result.stderr
-    server.wait_for(rf"pipeline={name} backend={backend} ")
+    served.wait_for(rf"pipeline={name} backend={backend} ")
     return scans.read_images(folder / "images.h5")
 
 
 def simulate(path, options):
-    result = run_client("simulate", "-o", path, *options.split())
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, *options.split())
 
 
 def turned_back(image, head):
@@ -108,10 +95,10 @@ def test_every_shipped_pipeline_is_here():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_image_is_the_object(served, tmp_path, name):
+def test_the_image_is_the_object(served, backend, tmp_path, name):
     case = CASES[name]
     scan = simulate(tmp_path / "scan.h5", case.options)
-    heads, images = images_of(served, name, scan, tmp_path)
+    heads, images = images_of(served, backend, name, scan, tmp_path)
     assert len(images) == case.images
     for head, (image,) in zip(heads, images):
         series = int(head["contrast"]) or int(head["phase"])
@@ -127,10 +114,10 @@ def test_the_image_is_the_object(served, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ULTRASOUND)
-def test_the_points_are_in_the_image(served, tmp_path, name):
+def test_the_points_are_in_the_image(served, backend, tmp_path, name):
     """The brightest voxel near each simulated point is the point's own; far from all points the image is dark."""
     scan = simulate(tmp_path / "scan.h5", f"--modality ultrasound --phantom points --matrix 256 {ULTRASOUND[name]}")
-    heads, images = images_of(served, name, scan, tmp_path)
+    heads, images = images_of(served, backend, name, scan, tmp_path)
     image, head = images[0][0, 0], heads[0]
     size = np.asarray(head["field_of_view"][:2], float) / image.shape[::-1]
     x, z = ((np.arange(256) - 128) * step + float(head["position"][i]) for i, step in enumerate(size))
@@ -162,9 +149,7 @@ def cpu(tmp_path_factory):
         text = variant(name, ("prior: smoothness", "prior: tikhonov"), (f"name: {name}", f"name: tikhonov_{name}"))
         (folder / f"tikhonov_{name}.yaml").write_text(text)
     served = ("--pipelines", SHIPPED, "--pipelines", folder, "--backend", "cpu")
-    server = Server(tmp_path_factory.mktemp("server"), *served)
-    yield server
-    assert server.stop() == 0, server.text()
+    yield from ends_well(Server(tmp_path_factory.mktemp("server"), *served))
 
 
 def errors(server, scan, pipeline, scaled=False):

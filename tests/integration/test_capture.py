@@ -12,7 +12,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import BIN, Server, run_client
+from programs import BIN, Server, ends_well, run_client
 from vitals import in_time, wait_until
 
 FRAMES, COILS, MATRIX = 5, 4, 64
@@ -20,9 +20,7 @@ FRAMES, COILS, MATRIX = 5, 4, 64
 
 @pytest.fixture(scope="module")
 def kspace():
-    rng = np.random.default_rng(21)
-    shape = (FRAMES, COILS, MATRIX, MATRIX)
-    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    return scans.random_kspace((FRAMES, COILS, MATRIX, MATRIX), seed=21)
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +48,7 @@ def capturing(folder, *arguments):
 @pytest.fixture
 def server_with_captures(tmp_path):
     server = capturing(tmp_path)
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(server)
 
 
 def captures(folder):

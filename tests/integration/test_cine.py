@@ -11,17 +11,11 @@ import pytest
 import reference
 import scans
 import wire
-from programs import run_client, variant
+from programs import run_client, simulated_scan, variant
 
 PHASES = 13
 MOUSE = ("--trajectory", "cartesian", "--motion", "cardiac", "--heart-rate", 500, "--tr-ms", 7.9, "--jitter", 0.03)
 HUMAN = ("--trajectory", "cartesian", "--motion", "cardiac", "--gating", "retrospective", "--heart-rate", 66)
-
-
-def simulate(path, *options):
-    result = run_client("simulate", "-o", path, *options)
-    assert result.returncode == 0, result.stderr
-    return path
 
 
 def truths(path):
@@ -67,7 +61,7 @@ def correlation(a, b):
 
 def test_prospective_cine_is_the_heart(server, tmp_path):
     """A small form of the mouse heart of GPU Gems 2: 13 phases, one line of each per cycle."""
-    scan = simulate(tmp_path / "scan.h5", *MOUSE, "--matrix", 64, "--readouts", 48, "--coils", 1)
+    scan = simulated_scan(tmp_path / "scan.h5", *MOUSE, "--matrix", 64, "--readouts", 48, "--coils", 1)
     _, heads, _, _ = scans.read_acquisitions(scan)
     assert len(heads) == 48 * PHASES  # interleaved: a cycle gives one line to each frame
     assert np.array_equal(heads["idx"]["phase"], np.tile(np.arange(PHASES), 48))
@@ -86,7 +80,7 @@ def test_prospective_cine_is_the_heart(server, tmp_path):
 
 
 def test_prospective_frames_are_exact_transforms(server, pipelines, tmp_path):
-    scan = simulate(tmp_path / "scan.h5", *MOUSE, "--matrix", 33, "--coils", 2, "--noise", 3)
+    scan = simulated_scan(tmp_path / "scan.h5", *MOUSE, "--matrix", 33, "--coils", 2, "--noise", 3)
     _, heads, _, data = scans.read_acquisitions(scan)
     config = tmp_path / "coils.yaml"
     config.write_text(variant("cartesian_cine", ("{method: rss}", "{method: none}"),
@@ -129,7 +123,7 @@ def ecg_variant(**parameters):
 
 def test_retrospective_frames_are_the_readouts_of_each_phase(server, tmp_path):
     """Images agree with this file's own binning of the same readouts by the ECG's triggers."""
-    scan = simulate(tmp_path / "scan.h5", *HUMAN, "--matrix", 24, "--coils", 2, "--noise", 2, "--jitter", 0.1)
+    scan = simulated_scan(tmp_path / "scan.h5", *HUMAN, "--matrix", 24, "--coils", 2, "--noise", 2, "--jitter", 0.1)
     _, heads, _, data = scans.read_acquisitions(scan)
     kspace, counts, left_out = own_binning(heads, data, marked_triggers(read_ecg(scan)), (2, 24, 24))
     assert left_out > 0 and counts.max() > 1 and counts.min() == 0  # all that the gadget has to deal with
@@ -145,7 +139,7 @@ def test_retrospective_frames_are_the_readouts_of_each_phase(server, tmp_path):
 @pytest.mark.parametrize("lead", [0, 2])
 def test_r_waves_give_the_heart(server, tmp_path, lead):
     """No trigger channel: R waves, upright and inverted, and no lines missing."""
-    scan = simulate(tmp_path / "scan.h5", *HUMAN, "--matrix", 48, "--coils", 1)
+    scan = simulated_scan(tmp_path / "scan.h5", *HUMAN, "--matrix", 48, "--coils", 1)
     config = tmp_path / "ecg.yaml"
     config.write_text(ecg_variant(lead=lead))
     assert server.send(scan, config, tmp_path / "images.h5").returncode == 0
@@ -161,7 +155,7 @@ def test_r_waves_give_the_heart(server, tmp_path, lead):
 
 def test_without_gating_the_heart_is_a_blur(server, tmp_path):
     """The test above can fail: the same readouts averaged over the beat are far from every phase."""
-    scan = simulate(tmp_path / "scan.h5", *HUMAN, "--matrix", 48, "--coils", 1)
+    scan = simulated_scan(tmp_path / "scan.h5", *HUMAN, "--matrix", 48, "--coils", 1)
     config = tmp_path / "blur.yaml"
     config.write_text(variant("cartesian_2d", ("frame: auto", "frame: {until: last_in_repetition}")))
     assert server.send(scan, config, tmp_path / "images.h5").returncode == 0
@@ -172,7 +166,7 @@ def test_without_gating_the_heart_is_a_blur(server, tmp_path):
 
 def test_the_pipelines_name_is_enough_and_slices_and_repetitions_stay_apart(server, tmp_path):
     options = ("--matrix", 16, "--coils", 1, "--slices", 2, "--frames", 2)
-    scan = simulate(tmp_path / "scan.h5", *HUMAN, *options)
+    scan = simulated_scan(tmp_path / "scan.h5", *HUMAN, *options)
     result = server.send(scan, "cartesian_cine_ecg", tmp_path / "images.h5")
     assert result.returncode == 0, result.stderr
     heads, images = scans.read_images(tmp_path / "images.h5")
@@ -190,7 +184,7 @@ def test_the_pipelines_name_is_enough_and_slices_and_repetitions_stay_apart(serv
 
 def test_the_stream_may_hold_the_ecg_anywhere(server, tmp_path):
     """Waveforms before, among and after the readouts: the same images, bit for bit."""
-    scan = simulate(tmp_path / "scan.h5", *HUMAN, "--matrix", 16, "--coils", 1)
+    scan = simulated_scan(tmp_path / "scan.h5", *HUMAN, "--matrix", 16, "--coils", 1)
     xml, heads, _, data = scans.read_acquisitions(scan)
     ecg = [waveform_message(*each) for each in read_ecg(scan)]
     readouts = [
@@ -209,7 +203,7 @@ def test_the_stream_may_hold_the_ecg_anywhere(server, tmp_path):
 
 
 def test_a_scan_without_an_ecg_is_told_so(server, tmp_path):
-    scan = simulate(tmp_path / "scan.h5", "--trajectory", "cartesian", "--matrix", 16, "--coils", 1)
+    scan = simulated_scan(tmp_path / "scan.h5", "--trajectory", "cartesian", "--matrix", 16, "--coils", 1)
     result = server.send(scan, "cartesian_cine_ecg", tmp_path / "images.h5")
     assert result.returncode != 0
     assert "came without one" in result.stdout + result.stderr

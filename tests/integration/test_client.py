@@ -12,7 +12,7 @@ import pytest
 
 import scans
 from pictures import read_png
-from programs import BIN, SHIPPED, run_client, variant
+from programs import BIN, SHIPPED, run_client, simulated_scan, variant
 from vitals import in_time
 
 PIPELINES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
@@ -20,11 +20,8 @@ PIPELINES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scan") / "scan.h5"
-    result = run_client("simulate", "-o", path, "--trajectory", "golden_radial", "--matrix", 32, "--coils", 2,
-                        "--readouts", 50, "--frames", 3, "--noise", 1)  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(tmp_path_factory.mktemp("scan") / "scan.h5", "--trajectory", "golden_radial", "--matrix", 32,
+                          "--coils", 2, "--readouts", 50, "--frames", 3, "--noise", 1)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +111,7 @@ def test_send_makes_pictures_and_a_summary(server, scan, tmp_path):
 def test_send_takes_another_group(server, tmp_path):
     """The scan and its truth are both in it."""
     scan = tmp_path / "scan.h5"
-    assert run_client("simulate", "-o", scan, "-g", "second", "--matrix", 16, "--coils", 1).returncode == 0
+    simulated_scan(scan, "-g", "second", "--matrix", 16, "--coils", 1)
     result = server.send(scan, "radial_2d", tmp_path / "images.h5", "-g", "second", "--truth")
     assert result.returncode == 0, result.stderr
     assert "NRMSE" in result.stdout
@@ -194,9 +191,7 @@ def test_rate_is_held(server, scan, tmp_path):
 def test_send_latency(server, tmp_path):
     """The histogram counts every image; the server's parts are in the images and add up to less than the client sees."""
     scan, output = tmp_path / "scan.h5", tmp_path / "images.h5"
-    simulated = run_client("simulate", "-o", scan, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2,
-                           "--frames", 5, "--noise", 1)  # fmt: skip
-    assert simulated.returncode == 0, simulated.stderr
+    simulated_scan(scan, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2, "--frames", 5, "--noise", 1)
     quiet = server.send(scan, "cartesian_2d", output)
     assert quiet.returncode == 0 and "p90" not in quiet.stdout
     result = server.send(scan, "cartesian_2d", output, "--rate", 400, "--latency")

@@ -8,7 +8,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import run_client, variant
+from programs import run_client, simulated_scan, variant
 
 PIPELINE = {
     "cartesian": "cartesian_2d",
@@ -28,9 +28,7 @@ ELLIPSES = [
 
 
 def simulate(path, trajectory, *options):
-    result = run_client("simulate", "-o", path, "--trajectory", trajectory, *options)
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, "--trajectory", trajectory, *options)
 
 
 def positions(trajectory, heads, points, matrix):

@@ -16,7 +16,7 @@ import python_client
 import reference
 import scans
 from echotrain.commands.physiology import convert
-from programs import BIN, SOURCE, measured, run_client, variant
+from programs import BIN, SOURCE, measured, simulated_scan, variant
 
 PHASES = 25  # so many that a phase is short beside what differs
 MATRIX = 32
@@ -50,9 +50,7 @@ def beats(request, tmp_path_factory):
 
 
 def simulate(path, *options):
-    result = run_client("simulate", "-o", path, *FREE, *options)
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, *FREE, *options)
 
 
 def config_of(path, **parameters):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import scans
-from programs import BIN, SOURCE, Server, run_client, variant
+from programs import BIN, SOURCE, Server, simulated_scan, variant
 
 BUILD = BIN.parent
 CMAKE = shutil.which("cmake")
@@ -71,10 +71,8 @@ def kernel(plugin):
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scan") / "scan.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2, "--frames", 3)
-    assert made.returncode == 0, made.stderr
-    return path
+    return simulated_scan(tmp_path_factory.mktemp("scan") / "scan.h5", "--trajectory", "cartesian", "--matrix", 32,
+                          "--coils", 2, "--frames", 3)  # fmt: skip
 
 
 def ask(prefix, *arguments):

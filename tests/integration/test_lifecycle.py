@@ -10,7 +10,7 @@ import pytest
 
 import scans
 import wire
-from programs import BIN, Server, run_client
+from programs import BIN, Server, simulated_scan
 from vitals import Vitals, in_time, wait_until
 
 
@@ -18,9 +18,7 @@ from vitals import Vitals, in_time, wait_until
 def scan(tmp_path_factory):
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
     options = ("--trajectory", "cartesian", "--matrix", 64, "--coils", 4, "--frames", 5, "--noise", 1)
-    result = run_client("simulate", "-o", path, *options)
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, *options)
 
 
 @pytest.fixture
@@ -101,7 +99,7 @@ def test_scans_at_the_same_time_do_not_mix(server, tmp_path):
     for seed in range(4):
         path = tmp_path / f"scan{seed}.h5"
         options = ("--trajectory", "spiral", "--matrix", 32, "--coils", 2, "--frames", 3, "--noise", 2, "--seed", seed)
-        assert run_client("simulate", "-o", path, *options).returncode == 0
+        simulated_scan(path, *options)
         command = [BIN / "echotrain", "send", path, "-c", "spiral_2d", "-p", server.port, "-o", tmp_path / f"{seed}.h5"]
         clients.append(subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL))
     assert [client.wait(60) for client in clients] == [0] * 4

@@ -202,7 +202,7 @@ PICTURE = "mchiew/pf_image.npy"  # complex, 96 x 96; the picture is the truth
 def cut_scan(picture, axis, points):
     """The picture's k-space with only the last `points` lines (axis y) or samples of each line (axis x)."""
     ny, nx = picture.shape
-    kspace = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(picture)))
+    kspace = reference.spectrum(picture)
     first_y, first_x = (ny - points, 0) if axis == "y" else (0, nx - points)
     messages = [
         wire.acquisition(kspace[None, y, first_x:], None, wire.LAST_IN_SLICE * (y == ny - 1), y,

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from programs import Server, variant
+from programs import Server, ends_well, variant
 from python_client import echotrain, noise, pixels
 from test_tls import Authority, TlsServer, authority, pair  # noqa: F401
 
@@ -35,8 +35,7 @@ async def reconstruct_async(port, **options):
 @pytest.fixture(scope="module")
 def tls_server(tmp_path_factory, pair):  # noqa: F811
     server = TlsServer(tmp_path_factory.mktemp("tls"), pair)
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(server)
 
 
 @needs_openssl
@@ -114,8 +113,7 @@ def test_settings_that_contradict_each_other():
 def guarded(tmp_path):
     (tmp_path / "tokens").write_text(TOKEN + "\n")
     server = Server(tmp_path, "--token-file", tmp_path / "tokens", "--default-pipeline", "cartesian_2d")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(server)
     assert "quoted" not in server.text()
 
 

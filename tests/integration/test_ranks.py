@@ -11,7 +11,7 @@ import pytest
 
 import balanced
 import scans
-from programs import BIN, run_client, variant
+from programs import BIN, run_client, simulated_scan, variant
 
 PROGRAM = BIN / "echotrain-ranks"
 MPIRUN = shutil.which("mpirun")
@@ -54,8 +54,7 @@ def scan(tmp_path_factory):
         3: ("--trajectory", "kooshball", "--phantom", "ellipsoids_3d", "--matrix", 32, "--readouts", 300, "--samples", 48),
     }.items():
         made[dims] = folder / f"scan{dims}.h5"
-        result = run_client("simulate", "-o", made[dims], "--coils", 5, "--noise", 0.01, "--no-truth", *options)
-        assert result.returncode == 0, result.stderr
+        simulated_scan(made[dims], "--coils", 5, "--noise", 0.01, "--no-truth", *options)
     return made
 
 

@@ -5,15 +5,13 @@ import pytest
 
 import reference
 import scans
-from programs import run_client, variant
+from programs import run_client, simulated_scan, variant
 
 SIGMA = 2.0  # of the blob [pixels]
 
 
 def simulate(path, trajectory, *options):
-    result = run_client("simulate", "-o", path, "--trajectory", trajectory, *options)
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, "--trajectory", trajectory, *options)
 
 
 def spirals():

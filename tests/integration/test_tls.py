@@ -12,7 +12,7 @@ import pytest
 
 import scans
 import wire
-from programs import BIN, Server, run_client
+from programs import BIN, Server, ends_well, run_client, simulated_scan
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
@@ -61,8 +61,7 @@ class TlsServer(Server):
 @pytest.fixture(scope="module")
 def tls_server(tmp_path_factory, pair):
     server = TlsServer(tmp_path_factory.mktemp("tls"), pair)
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(server)
 
 
 def trusting(authority, pair=None):
@@ -255,10 +254,8 @@ def test_tls_alone(tmp_path, pair, authority):
 
 @pytest.fixture(scope="module")
 def scan_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("scan") / "scan.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 64, "--coils", 4, "--frames", 20)
-    assert made.returncode == 0, made.stderr
-    return path
+    return simulated_scan(tmp_path_factory.mktemp("scan") / "scan.h5", "--trajectory", "cartesian", "--matrix", 64,
+                          "--coils", 4, "--frames", 20)  # fmt: skip
 
 
 def send(port, scan, output, *arguments):

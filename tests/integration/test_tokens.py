@@ -9,7 +9,7 @@ import pytest
 
 import scans
 import wire
-from programs import BIN, Server, run_client, variant
+from programs import BIN, Server, ends_well, simulated_scan, variant
 
 TOKEN, OTHER = "0123456789abcdef", "it's a: 'quoted' token"
 
@@ -24,8 +24,7 @@ def tokens(tmp_path):
 @pytest.fixture
 def guarded(tmp_path, tokens):
     server = Server(tmp_path, "--token-file", tokens, "--default-pipeline", "cartesian_2d", "--log-level", "trace")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(server)
     assert TOKEN not in server.text() and OTHER not in server.text()
 
 
@@ -80,7 +79,7 @@ def test_tokens_are_replaced_without_a_restart(guarded, tokens):
 
 def test_our_client_sends_its_token(guarded, tmp_path):
     scan, mine, pipeline = tmp_path / "scan.h5", tmp_path / "mine", tmp_path / "mine.yaml"
-    assert run_client("simulate", "-o", scan, "--trajectory", "cartesian", "--matrix", 16, "--coils", 1).returncode == 0
+    simulated_scan(scan, "--trajectory", "cartesian", "--matrix", 16, "--coils", 1)
     pipeline.write_text("---\n" + variant("cartesian_2d"))
     mine.write_text(OTHER + "\n")
     for config in ("cartesian_2d", pipeline):

@@ -9,7 +9,7 @@ import pytest
 
 import scans
 import wire
-from programs import measured, run_client, variant
+from programs import measured, simulated_scan, variant
 
 SOUND, CENTER_MHZ, PITCH, ELEMENTS = 1.54, 5.0, 0.15, 128  # mm/us, as simulated
 WAVELENGTH = SOUND / CENTER_MHZ
@@ -17,9 +17,7 @@ FIRST_MM, LAST_MM, MATRIX = 4.0, 40.0, 512
 
 
 def simulate(path, *options):
-    result = run_client("simulate", "-o", path, "--modality", "ultrasound", "--matrix", MATRIX, *options)
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, "--modality", "ultrasound", "--matrix", MATRIX, *options)
 
 
 def complex_images(server, scan, folder, name="ultrasound_plane_wave"):
@@ -212,7 +210,7 @@ def test_the_measured_disc_is_that_of_the_reference(server):
 
 def test_magnetic_resonance_is_told_so(server, tmp_path):
     scan = tmp_path / "scan.h5"
-    assert run_client("simulate", "-o", scan, "--matrix", 16, "--coils", 1).returncode == 0
+    simulated_scan(scan, "--matrix", 16, "--coils", 1)
     result = server.send(scan, "ultrasound_plane_wave", tmp_path / "images.h5")
     assert result.returncode != 0 and "ultrasound echoes" in result.stdout + result.stderr
     data = np.ones((4, 32), np.complex64)

@@ -11,13 +11,11 @@ import pytest
 import reference
 import scans
 import wire
-from programs import measured, run_client, variant
+from programs import measured, run_client, simulated_scan, variant
 
 
 def simulate(path, *options):
-    result = run_client("simulate", "-o", path, "--trajectory", "cartesian", *options)
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, "--trajectory", "cartesian", *options)
 
 
 def reordered(scan, path, order):

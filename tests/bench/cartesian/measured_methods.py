@@ -24,6 +24,7 @@ import numpy as np
 
 from measured_scans import CALIBRATION, cases, header, reconstruct, scan_of, serving, whole_2d
 
+import reference
 import scans
 import wire
 from programs import DATA
@@ -32,23 +33,9 @@ PIPELINE = "echotrain: 1\nname: measured\ndescription: Measured data\npipeline:\
 REPLICAS = 200
 
 
-def spectrum(image):
-    axes = (-2, -1)
-    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image, axes=axes), axes=axes), axes=axes)
-
-
-def picture(kspace):
-    axes = (-2, -1)
-    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(kspace, axes=axes), axes=axes), axes=axes)
-
-
-def nrmse(image, truth):
-    return np.linalg.norm(image - truth) / np.linalg.norm(truth)
-
-
 def partial(server):
     truth = np.load(DATA / "mchiew/pf_image.npy").astype(np.complex64)
-    kspace = spectrum(truth)
+    kspace = reference.spectrum(truth)
     ny, nx = truth.shape
     missed = False
     for axis in "yx":
@@ -63,7 +50,7 @@ def partial(server):
             errors = []
             for gadget in ("", "  - partial_fourier\n"):
                 chain = f"  - cartesian_kspace\n{gadget}  - fft\n  - image\n"
-                errors.append(nrmse(reconstruct(server, PIPELINE.format(chain), scan)[0], np.abs(truth)))
+                errors.append(reference.nrmse(reconstruct(server, PIPELINE.format(chain), scan)[0], np.abs(truth)))
             missed |= errors[1] > most * errors[0]
             print(f"partial {share}/8 of {axis}: zero-filled {errors[0]:.3f}, partial_fourier {errors[1]:.3f}, "
                   f"ratio {errors[1] / errors[0]:.3f} (asked {most})", flush=True)  # fmt: skip
@@ -77,14 +64,14 @@ def compression(server):
     chain = "  - coil_compression: {channels: 10}\n  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n"
     reply = wire.exchange(server.address, scan.stream(wire.config_text(PIPELINE.format(chain))), timeout_s=600)
     ours = reply.images[0].pixels[:, 0].reshape(10, -1).astype(complex)
-    all_coils = picture(full[:, 0].astype(complex)).reshape(coils, -1)
+    all_coils = reference.picture(full[:, 0].astype(complex)).reshape(coils, -1)
     middle = full[:, 0, ny // 2 - 12 : ny // 2 + 12, nx // 2 - 12 : nx // 2 + 12].reshape(coils, -1).astype(complex)
     exact = np.linalg.svd(middle, full_matrices=False)[0][:, :10]
     matrix = np.linalg.lstsq(all_coils.T, ours.T, rcond=None)[0].T  # [virtual, coil]
     found = np.linalg.qr(matrix.conj().T)[0]
     angle = np.arcsin(min(1, np.linalg.norm(exact - found @ (found.conj().T @ exact), 2)))
     rss = [np.linalg.norm(of, axis=0) for of in (all_coils, ours, exact.conj().T @ all_coils)]
-    errors = nrmse(rss[1], rss[0]), nrmse(rss[2], rss[0])
+    errors = reference.nrmse(rss[1], rss[0]), reference.nrmse(rss[2], rss[0])
     print(f"compression: angle {angle:.1e} (asked 1e-4), NRMSE {errors[0]:.5f}, float64 {errors[1]:.5f}", flush=True)
     return angle > 1e-4 or abs(errors[0] / errors[1] - 1) > 0.01
 
@@ -92,11 +79,11 @@ def compression(server):
 def snr(server):
     missed = False
     chain = "  - cartesian_kspace\n  - grappa: {snr_units: true}\n  - image: {component: complex}\n"
-    for name, full, came, reference, steps in cases("brain16"):
+    for name, full, came, middle, steps in cases("brain16"):
         lines = np.flatnonzero(came[0] & (np.arange(came.shape[1]) % steps[1] == 0))
         scale = 3000 / np.abs(full).max()  # the noise of the data is then far below that of the replicas
         random = np.random.default_rng(5)
-        messages = [wire.acquisition(scale * full[:, 0, y], None, CALIBRATION, y) for y in np.flatnonzero(reference[0])]
+        messages = [wire.acquisition(scale * full[:, 0, y], None, CALIBRATION, y) for y in np.flatnonzero(middle[0])]
         for repetition in range(REPLICAS):
             for y in lines:
                 white = random.standard_normal((2, *full[:, 0, y].shape))

@@ -12,7 +12,6 @@ import threading
 import time
 import urllib.request
 
-import numpy as np
 import pytest
 
 import reference
@@ -184,9 +183,7 @@ def test_silent_connections_make_room(tmp_path, scan):
 
 def test_a_pause_gives_the_place_to_others_and_does_not_show(tmp_path):
     """A breath hold in the middle of a frame."""
-    rng = np.random.default_rng(3)
-    kspace = (rng.standard_normal((4, 2, 16, 16)) + 1j * rng.standard_normal((4, 2, 16, 16))).astype(np.complex64)
-    messages = scans.cartesian(kspace).stream(wire.config_file("cartesian_2d"))
+    messages = scans.cartesian(scans.random_kspace((4, 2, 16, 16), seed=3)).stream(wire.config_file("cartesian_2d"))
     with running(tmp_path, "--cpu-scans", 1, "--pause-s", 0.3) as server:
         expected = bits(wire.exchange(server.address, messages).images)
         assert len(expected) == 4

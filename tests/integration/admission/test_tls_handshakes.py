@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from programs import Server
+from programs import Server, ends_well
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
@@ -27,8 +27,7 @@ def server(tmp_path):
     made = Server(tmp_path, "--backend", "cpu", "--warm-up", "false", "--tls-port", "0", "--tls-certificate",
                   certificate, "--tls-key", key)  # fmt: skip
     made.tls_port = int(made.wait_for(r"listening with TLS on \S+:(\d+)")[1])
-    yield made
-    assert made.stop() == 0
+    yield from ends_well(made)
 
 
 def first_message():

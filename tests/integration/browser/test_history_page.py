@@ -14,6 +14,7 @@ import dicom_files
 import scans
 import wire
 from browser import TOKEN, guarded_server
+from programs import ends_well
 
 MATRIX = 32
 
@@ -32,9 +33,7 @@ def driver(driver, downloads):
 @pytest.fixture
 def server(tmp_path):
     server = guarded_server(tmp_path, "--capture-directory", tmp_path / "captures")
-    yield server
-    assert server.stop() == 0
-    assert "internal error" not in server.text()
+    yield from ends_well(server)
 
 
 def scan(server, config=None):

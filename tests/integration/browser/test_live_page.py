@@ -6,6 +6,7 @@ import socket
 import numpy as np
 import pytest
 
+import reference
 import scans
 import wire
 from browser import Page, TOKEN, guarded_server, shots_folder
@@ -29,7 +30,7 @@ def squares(repetition):
     image = np.zeros((MATRIX, MATRIX), np.complex64)
     image[20:40, 10:30] = 100 * (repetition + 1)
     image[44:54, 36:60] = 50
-    return image, np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image)))
+    return image, reference.spectrum(image)
 
 
 class Scanner:

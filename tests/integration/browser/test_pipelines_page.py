@@ -3,6 +3,7 @@
 import pytest
 
 from browser import TOKEN, guarded_server
+from programs import ends_well
 
 GOOD = "echotrain: 1\nname: mine\ndescription: of a test\npipeline:\n  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n"
 ODD = "<img src=x onerror=alert(1)>"
@@ -14,8 +15,7 @@ def server(tmp_path):
     (tmp_path / "own" / "odd.yaml").write_text(
         f"echotrain: 1\nname: odd_one\ndescription: '{ODD}'\npipeline: [noise_adjust, cartesian_kspace, fft, coil_combine, image]\n")  # fmt: skip
     server = guarded_server(tmp_path, "--pipelines", tmp_path / "own")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(server)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import run_client
+from programs import simulated_scan
 
 CALIBRATION, AND_IMAGING = 1 << 19, 1 << 20
 PLANE, VOLUME = ("--matrix", 48, "--coils", 8), ("--matrix", 24, "--depth", 20, "--coils", 8)
@@ -59,10 +59,7 @@ CASES = {
 
 
 def simulate(folder, *options):
-    path = folder / f"scan-{os.getpid()}.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--coil-truth", *options)
-    assert made.returncode == 0, made.stderr
-    return path
+    return simulated_scan(folder / f"scan-{os.getpid()}.h5", "--trajectory", "cartesian", "--coil-truth", *options)
 
 
 def pipeline(backend, maps=False, iterations=1, prior="0"):

@@ -16,7 +16,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import Server, run_client, variant
+from programs import Server, ends_well, simulated_scan, variant
 
 CALIBRATION = 1 << 19
 PLANE, VOLUME = ("--matrix", 48, "--coils", 8), ("--matrix", 24, "--depth", 20, "--coils", 8)
@@ -25,9 +25,7 @@ ID = "66056_Doe_107201.calibration-7"
 
 def simulate(folder, *options):
     path = folder / f"scan-{os.getpid()}.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--phantom", "blob", "--blob-sigma", 2.5,
-                      *options)  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    simulated_scan(path, "--trajectory", "cartesian", "--phantom", "blob", "--blob-sigma", 2.5, *options)
     return scans.read_messages(path)
 
 
@@ -161,9 +159,7 @@ def own_server(tmp_path):
     """A server that nobody else uses, and so knows no reference lines."""
     place = tmp_path / "own"
     place.mkdir()
-    made = Server(place, environment={"ECHOTRAIN_CACHE_DIR": str(place / "cache")})
-    yield made
-    assert made.stop() == 0
+    yield from ends_well(Server(place, environment={"ECHOTRAIN_CACHE_DIR": str(place / "cache")}))
 
 
 SEPARATE = ("--acceleration", 2, "--calibration", 16, "--calibration-mode", "separate", "--noise", 0.02)

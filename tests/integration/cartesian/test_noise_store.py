@@ -20,7 +20,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import Server, measured, run_client
+from programs import Server, measured, run_client, simulated_scan
 
 ID = "66056_Doe_107201_107210_424.noise-7"
 PATIENT = "<subjectInformation><patientName>Doe^Jane</patientName><patientID>PAT-4711</patientID></subjectInformation>"
@@ -414,9 +414,8 @@ def answering(text):
 def test_the_command_line_prints_what_a_server_keeps(folder, tmp_path):
     """The same table of a file and of a server that was sent it; the server may be named with brackets or not."""
     path = tmp_path / f"noise-{os.getpid()}.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 32, "--coils", 5, "--noise", 2,
-                      "--noise-only", "--measurement-id", ID)  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    simulated_scan(path, "--trajectory", "cartesian", "--matrix", 32, "--coils", 5, "--noise", 2, "--noise-only",
+                   "--measurement-id", ID)  # fmt: skip
     server = folder.server()
     keep(server, scans.read_messages(path), 5)
     of_file = run_client("noise", path, "--correlation", 0.1)

@@ -10,7 +10,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import measured, run_client
+from programs import measured, simulated_scan
 
 LAST = wire.LAST_IN_SLICE
 
@@ -21,16 +21,6 @@ def pipeline(backend, *gadgets, component="complex"):
         f"echotrain: 1\nname: partial\ndescription: of a test\nbackend: {backend}\npipeline:\n{chain}"
         f"  - image: {{component: {component}, type: float}}\n"
     )
-
-
-def spectrum(image):
-    axes = (-2, -1)
-    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image, axes=axes), axes=axes), axes=axes)
-
-
-def picture(kspace):
-    axes = (-2, -1)
-    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(kspace, axes=axes), axes=axes), axes=axes)
 
 
 class PartialScan:
@@ -72,13 +62,13 @@ def test_a_brain_with_5_and_6_eighths(server, backend, axis, share, zero_filled,
         truth = truth.transpose(0, 2, 1)  # whichever of the picture's axes it is: both axes of the scan see both
     errors, other = [], []
     for of in (truth, truth.transpose(0, 2, 1)):
-        kspace = spectrum(of).astype(np.complex64)
+        kspace = reference.spectrum(of).astype(np.complex64)
         first = [96 - 96 * share // 8 if a == axis else 0 for a in "yx"]
         scan = PartialScan(kspace, first, (96, 96))
         plain, none = scan.image(server, pipeline(backend))
         filled, said = scan.image(server, pipeline(backend, "partial_fourier"))
         assert none and shares(none) is None and shares(said) == f"pocs, {axis} {share / 8:.3g}"
-        np.testing.assert_allclose(plain, picture(scan.zero_filled), atol=1e-5 * np.abs(of).max())
+        np.testing.assert_allclose(plain, reference.picture(scan.zero_filled), atol=1e-5 * np.abs(of).max())
         errors.append(magnitude_error(plain, of))
         other.append(magnitude_error(filled, of) / errors[-1])
     assert min(abs(error - zero_filled) for error in errors) <= 0.002, errors
@@ -91,7 +81,7 @@ def test_one_real_object_from_either_side(server, backend, method):
     random = np.random.default_rng(8)
     truth = np.zeros((2, 25, 31), np.complex64)  # of odd extents every line has a partner on the other side
     truth[:, 4:20, 5:25] = random.uniform(0.5, 1, (2, 16, 20)) * np.array([1, 0.4])[:, None, None]
-    kspace = spectrum(truth).astype(np.complex64)
+    kspace = reference.spectrum(truth).astype(np.complex64)
     for first, last in (((8, 0), (25, 31)), ((0, 0), (17, 31)), ((0, 8), (25, 31)), ((0, 0), (25, 23))):
         scan = PartialScan(kspace, first, last)
         plain, _ = scan.image(server, pipeline(backend))
@@ -124,9 +114,8 @@ def test_measured_asymmetric_echoes(server, backend):
 def test_simulated_scans(server, backend, tmp_path, options, said):
     """Steps that count from the first line acquired, and center_sample; several frames, several coils."""
     path = tmp_path / f"scan-{os.getpid()}.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 64, "--coils", 3, "--frames", 2,
-                      "--coil-truth", *options)  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    simulated_scan(path, "--trajectory", "cartesian", "--matrix", 64, "--coils", 3, "--frames", 2, "--coil-truth",
+                   *options)  # fmt: skip
     truth = scans.read_array(path, "coil_truth").reshape(-1, 3, 64, 64)[0]
     messages = [*scans.read_messages(path), wire.close()]
     before = wire.exchange(server.address, [pipeline(backend), *messages]).images
@@ -140,7 +129,7 @@ def test_simulated_scans(server, backend, tmp_path, options, said):
 
 def test_lines_with_gaps_stay(server, backend):
     """An undersampled scan passes as it is, and the client is told."""
-    kspace = spectrum(np.random.default_rng(2).standard_normal((2, 24, 24))).astype(np.complex64)
+    kspace = reference.spectrum(np.random.default_rng(2).standard_normal((2, 24, 24))).astype(np.complex64)
     scan = PartialScan(kspace, (6, 0), (24, 24))
     del scan.messages[3]
     replies = [
@@ -176,17 +165,17 @@ def test_filter(server, backend, options, first, last):
     axes = options.get("axes", "xyz")
     shape = {name: value for name, value in options.items() if name != "axes"}
     by_axis = [window(n, first[a], last[a], **shape) if "yx"[a] in axes else np.ones(n) for a, n in enumerate((24, 31))]
-    truth = picture(scan.zero_filled * np.outer(*by_axis))
+    truth = reference.picture(scan.zero_filled * np.outer(*by_axis))
     assert reference.nrmse(found, truth) <= 1e-5
     assert re.search(rf"<name>filter</name>\s*<value>{options['shape']}<", said)
 
 
 def test_filter_after_partial_fourier(server, backend):
     """The window then reaches as far as what was filled: both ends of the axis."""
-    kspace = spectrum(np.random.default_rng(5).uniform(0.5, 1, (1, 25, 25))).astype(np.complex64)
+    kspace = reference.spectrum(np.random.default_rng(5).uniform(0.5, 1, (1, 25, 25))).astype(np.complex64)
     scan = PartialScan(kspace, (8, 0), (25, 25))
     filled, _ = scan.image(server, pipeline(backend, "partial_fourier: {method: homodyne}"))
     both, said = scan.image(server, pipeline(backend, "partial_fourier: {method: homodyne}", "filter: {shape: hann}"))
     factors = np.outer(window(25, 0, 25, "hann"), window(25, 0, 25, "hann"))
-    assert reference.nrmse(both, picture(spectrum(filled) * factors)) <= 1e-5
+    assert reference.nrmse(both, reference.picture(reference.spectrum(filled) * factors)) <= 1e-5
     assert shares(said) and "<name>filter</name>" in said

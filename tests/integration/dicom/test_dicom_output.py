@@ -24,9 +24,7 @@ POSITION, VOXEL = (10.0, -20.0, 30.0), 1.0
 
 @pytest.fixture(scope="module")
 def scan(tmp_path_factory):
-    rng = np.random.default_rng(22)
-    shape = (FRAMES, COILS, MATRIX, MATRIX)
-    kspace = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    kspace = scans.random_kspace((FRAMES, COILS, MATRIX, MATRIX), seed=22)
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
     made = scans.cartesian(kspace)
     made.messages = [wire.changed(message, position=POSITION) for message in made.messages]

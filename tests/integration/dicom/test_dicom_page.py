@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from orthanc import PROGRAM, free_ports, wait_until
-from programs import BIN, SOURCE, run_client
+from orthanc import PROGRAM, wait_until
+from programs import BIN, SOURCE, free_ports, run_client
 
 
 def blocks():

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import chains
+import reference
 import scans
 import wire
 from pictures import brain, panel, require_picture, tiles
-from programs import SHIPPED, SOURCE, run_client
+from programs import SHIPPED, SOURCE, run_client, simulated_scan
 
 FOLDER = SOURCE / "docs" / "pictures" / "pipelines"
 HEAD = "--matrix 128 --coils 8"
@@ -86,8 +87,7 @@ def scan(tmp_path_factory):
     def simulated(options):
         if options not in made:
             path = folder / f"{len(made)}.h5"
-            result = run_client("simulate", "-o", path, *options.split())
-            assert result.returncode == 0, result.stderr
+            simulated_scan(path, *options.split())
             made[options] = path
         return made[options]
 
@@ -142,7 +142,7 @@ def test_readouts_and_an_image(server, scan, head):
 def test_magnitude_and_phase(server, head):
     y, x = (np.mgrid[:128, :128] - 64) / 64
     image = head * np.exp(1.2j * (1 + np.sin(2 * x) - y**2)) + 1e-3
-    kspace = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image)))
+    kspace = reference.spectrum(image)
     made = scans.cartesian(kspace[None, None])
     phase, magnitude = images_of(server, "cartesian_magnitude_phase", wire.header(made.xml), made.messages)
     require_picture("pipelines/cartesian_magnitude_phase", panel(magnitude), panel(phase, -np.pi, np.pi))

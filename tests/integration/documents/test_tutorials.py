@@ -16,7 +16,7 @@ import pytest
 
 import scans
 from pictures import brain, panel, read_png, require_picture, tiles
-from programs import BIN, SOURCE
+from programs import BIN, SOURCE, free_ports
 
 PAGES = SOURCE / "docs" / "tutorials"
 BUILD = BIN.parent
@@ -25,14 +25,6 @@ SECONDS = 400  # a page takes 2 to 20 s on a free machine, and a compiler eight 
 
 def boxes(page):
     return re.findall(r"^```bash\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def free_tens(last_digits, count):

@@ -11,7 +11,7 @@ import pytest
 
 import reference
 import scans
-from programs import run_client, variant
+from programs import simulated_scan, variant
 
 SCAN = "--trajectory epi --coils 12 --ramp-us 150 --flat-us 100 --acceleration 2 --calibration-mode separate"
 SMALL = "--matrix 32 --calibration 24 --references dual"
@@ -21,10 +21,7 @@ ON = ("  - epi_phase_correction\n", "  - epi_phase_correction: {dual_polarity: t
 
 
 def simulated(folder, options):
-    scan = folder / "scan.h5"
-    made = run_client("simulate", "-o", scan, *SCAN.split(), *options.split())
-    assert made.returncode == 0, made.stderr
-    return scan
+    return simulated_scan(folder / "scan.h5", *SCAN.split(), *options.split())
 
 
 def image_of(server, folder, backend, scan, *changes):
@@ -113,8 +110,7 @@ def test_lines_of_one_direction_at_an_end_are_not_used(server, backend, tmp_path
 
 def test_scans_without_references_go_the_poorer_way(server, backend, tmp_path):
     scan = tmp_path / "scan.h5"
-    made = run_client("simulate", "-o", scan, "--trajectory", "epi", "--matrix", 32, "--coils", 2, "--ghost", 0.2)
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, "--trajectory", "epi", "--matrix", 32, "--coils", 2, "--ghost", 0.2)
     linear, _ = image_of(server, tmp_path, backend, scan)
     error, said = image_of(server, tmp_path, backend, scan, ("dual_polarity: false", "dual_polarity: true"))
     assert "no reference lines came before its first line" in said, said

@@ -11,7 +11,7 @@ import pytest
 
 import reference
 import scans
-from programs import run_client, variant
+from programs import run_client, simulated_scan, variant
 
 SCAN = "--trajectory epi --phantom ellipsoids_3d --matrix 48 --ramp-us 150 --flat-us 100 --interleaved"
 FAULTS = "--gradient-delay-us 3.4 --ghost 0.2"
@@ -21,8 +21,7 @@ MULTIBAND = "--multiband 2 --fov-shift 2 --calibration 24 --calibration-mode sep
 def series(server, folder, backend, options, *changes, pipeline="epi_timeseries"):
     """Images {(slice, repetition): (head, attributes, magnitudes [y, x])}, the truth [slice, y, x], what was said."""
     scan, config = folder / "scan.h5", folder / "epi.yaml"
-    made = run_client("simulate", "-o", scan, *SCAN.split(), *options.split())
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, *SCAN.split(), *options.split())
     config.write_text(variant(pipeline, ("backend: auto", f"backend: {backend}"), *changes))
     result = server.send(scan, config, folder / "images.h5")
     assert result.returncode == 0, result.stderr
@@ -107,8 +106,7 @@ def test_blips_tell_where_distortion_points(server, backend, tmp_path):
 
 def test_simultaneous_slices_without_references_stay_together(server, backend, tmp_path):
     scan, cut = tmp_path / "scan.h5", tmp_path / "cut.h5"
-    made = run_client("simulate", "-o", scan, *SCAN.split(), *MULTIBAND.split())
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, *SCAN.split(), *MULTIBAND.split())
     calibration = 1 << 19
     with h5py.File(scan) as source, h5py.File(cut, "w") as target:
         group = target.create_group("dataset")

@@ -18,7 +18,7 @@ import pytest
 
 import reference
 import scans
-from programs import run_client, variant
+from programs import simulated_scan, variant
 
 RAMP, FLAT, DELAY = 150, 100, 23  # us; DELAY is that of the header: 0.15 of the ramp, rounded
 LATE = 3.4
@@ -26,11 +26,8 @@ GE_RAMP, GE_FLAT, GE_DELAY, GE_SAMPLES = 60, 84, 9, 93  # us; samples of 2 us, a
 
 
 def simulated(folder, ramp=RAMP, flat=FLAT, late=LATE):
-    path = folder / "scan.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "epi", "--matrix", 64, "--coils", 4, "--ramp-us", ramp,
-                      "--flat-us", flat, "--gradient-delay-us", late, "--ghost", 0.2)  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    return path
+    return simulated_scan(folder / "scan.h5", "--trajectory", "epi", "--matrix", 64, "--coils", 4, "--ramp-us", ramp,
+                          "--flat-us", flat, "--gradient-delay-us", late, "--ghost", 0.2)  # fmt: skip
 
 
 def area(time):
@@ -126,9 +123,7 @@ def test_each_form_gives_the_image(server, backend, tmp_path, form):
 def test_ge_without_ramp_sampling(server, backend, tmp_path, kept):
     """Regular readouts of as many samples as the matrix has points, or fewer: GE's matrix is that of the transform."""
     scan, changed, config = tmp_path / "scan.h5", tmp_path / "changed.h5", tmp_path / "epi.yaml"
-    made = run_client("simulate", "-o", scan, "--trajectory", "epi", "--matrix", 64, "--coils", 4, "--ghost", 0.2,
-                      "--phantom", "blob")  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, "--trajectory", "epi", "--matrix", 64, "--coils", 4, "--ghost", 0.2, "--phantom", "blob")
 
     def form(xml, rows):
         rows = rows.copy()

@@ -9,7 +9,7 @@ import pytest
 
 import reference
 import scans
-from programs import run_client, variant
+from programs import run_client, simulated_scan, variant
 
 RAMPS = "--trajectory epi --matrix 64 --ramp-us 150 --flat-us 100"
 FAULTS = "--gradient-delay-us 3.4 --ghost 0.2"
@@ -18,8 +18,7 @@ FAULTS = "--gradient-delay-us 3.4 --ghost 0.2"
 def images_of(server, folder, backend, options, *changes):
     """Magnitudes [y, x] of each frame, the truth, and what the server said."""
     scan, config = folder / "scan.h5", folder / "epi.yaml"
-    made = run_client("simulate", "-o", scan, *RAMPS.split(), *options.split())
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, *RAMPS.split(), *options.split())
     config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}"), *changes))
     result = server.send(scan, config, folder / "images.h5")
     assert result.returncode == 0, result.stderr

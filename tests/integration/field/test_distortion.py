@@ -8,7 +8,7 @@ import pytest
 
 import reference
 import scans
-from programs import Server, run_client, variant
+from programs import Server, ends_well, simulated_scan, variant
 
 ismrmrd = pytest.importorskip("ismrmrd")
 
@@ -29,16 +29,13 @@ def assets(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, assets):
-    server = Server(tmp_path_factory.mktemp("server"), "--assets", assets, "--backend", "cpu")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(Server(tmp_path_factory.mktemp("server"), "--assets", assets, "--backend", "cpu"))
 
 
 def image_of(server, folder, options, correction=""):
     scan, config = folder / "scan.h5", folder / "epi.yaml"
     scan.unlink(missing_ok=True)
-    made = run_client("simulate", "-o", scan, *OPTIONS.split(), *options.split())
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, *OPTIONS.split(), *options.split())
     combine = "  - coil_combine: {method: rss}"
     config.write_text(variant("epi_2d", (combine, f"{correction}{combine}")) if correction else variant("epi_2d"))
     images = folder / "images.h5"

@@ -5,7 +5,7 @@ import pytest
 
 import scans
 import wire
-from programs import Server, measured, variant
+from programs import Server, ends_well, measured, variant
 
 ismrmrd = pytest.importorskip("ismrmrd")
 
@@ -44,9 +44,7 @@ def served(tmp_path_factory, scene):
     dataset = ismrmrd.Dataset(assets / "map.h5", "dataset", create_if_needed=True)
     dataset.append_image("map", ismrmrd.Image.from_array(scene[1].astype("f4")[None, None], transpose=False))
     dataset.close()
-    server = Server(tmp_path_factory.mktemp("server"), "--assets", assets, "--backend", "cpu")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(Server(tmp_path_factory.mktemp("server"), "--assets", assets, "--backend", "cpu"))
 
 
 def messages(scene, text, *before):

@@ -8,27 +8,17 @@ import numpy as np
 import pytest
 
 import chains
+import reference
 import scans
 import steps
 import wire
-from programs import BIN, SOURCE, Server, run_client
+from programs import BIN, SOURCE, Server, run_client, simulated_scan
 
 ismrmrd = pytest.importorskip("ismrmrd")
 
 N = 24
 XML = wire.header(scans.header_xml("cartesian", (N, N, 1), readouts=N))
 PAGE = (SOURCE / "docs" / "pipelines.md").read_text()
-
-
-@pytest.fixture(scope="module", params=["cpu", "cuda"])
-def served(request, tmp_path_factory):
-    """A server of one backend."""
-    if request.param == "cuda":
-        request.getfixturevalue("cuda")
-    server = Server(tmp_path_factory.mktemp("server"), "--backend", request.param)
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
 
 
 def picture(seed):
@@ -39,7 +29,7 @@ def picture(seed):
 
 def readouts(image, contrast=0, flags=0):
     """The lines of one coil whose Cartesian image is `image`."""
-    kspace = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image)))
+    kspace = reference.spectrum(image)
     messages = []
     for y in range(N):
         last = wire.LAST_IN_SLICE if y == N - 1 else 0
@@ -146,7 +136,7 @@ def test_the_shipped_pipeline_for_readouts_and_images(served):
 def test_a_branch_gives_coil_maps_to_the_solver(served):
     """What its own images, taken as coil maps, multiply is 1."""
     coils = [picture(seed) for seed in range(3)]
-    kspace = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(coils, axes=(1, 2))), axes=(1, 2))
+    kspace = reference.spectrum(coils)
     messages = [wire.acquisition(kspace[:, y], step1=y, flags=wire.LAST_IN_SLICE * (y == N - 1)) for y in range(N)]
     reply = through(served, pipeline(
         "cartesian_kspace",
@@ -232,8 +222,7 @@ def test_the_example_of_the_page_is_a_pipeline(tmp_path):
     assert "branch: CoilImages -> series + 2000\n" in shown.stdout
     # The scan of it, by the client without a server.
     options = "--trajectory cartesian --matrix 48 --coils 4 --acceleration 2 --calibration 16 --no-truth"
-    made = run_client("simulate", "-o", tmp_path / "scan.h5", *options.split())
-    assert made.returncode == 0, made.stderr
+    simulated_scan(tmp_path / "scan.h5", *options.split())
     made = run_client("recon", tmp_path / "scan.h5", "-c", file, "-o", tmp_path / "out.h5")
     assert made.returncode == 0, made.stderr
     for series in (1, 103, 2001):

@@ -18,17 +18,6 @@ TYPES = ["uint16", "int16", "uint32", "int32", "float32", "float64", "complex64"
 DUMMY = wire.header("Dummy XML header")
 
 
-@pytest.fixture(scope="module", params=["cpu", "cuda"])
-def served(request, tmp_path_factory):
-    """A server of one backend."""
-    if request.param == "cuda":
-        request.getfixturevalue("cuda")
-    server = Server(tmp_path_factory.mktemp("server"), "--backend", request.param)
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
-
-
 def image(pixels, meta=None, kind=ismrmrd.IMTYPE_MAGNITUDE, **fields):
     """The message of an image [(channel, z,) y, x] of 2 mm voxels. The package takes int32 for int64, so the bytes of
     those pixels are written here."""

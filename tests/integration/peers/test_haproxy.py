@@ -9,7 +9,7 @@ import pytest
 import balanced
 import scans
 from balanced import INTERVAL_S, wait_until
-from programs import Server, run_client
+from programs import Server, simulated_scan
 from vitals import in_time
 
 PIPELINE = "cartesian_2d"  # the same bits however its data arrive
@@ -26,11 +26,8 @@ def possible():
 
 @pytest.fixture(scope="module")
 def scan(possible, tmp_path_factory):
-    path = tmp_path_factory.mktemp("scan") / "scan.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 64, "--coils", 4,
-                      "--frames", 8, "--noise", 1)  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    return path
+    return simulated_scan(tmp_path_factory.mktemp("scan") / "scan.h5", "--trajectory", "cartesian", "--matrix", 64,
+                          "--coils", 4, "--frames", 8, "--noise", 1)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -40,11 +40,6 @@ def inverted(server, note=None, config=None):
     return wire.exchange(server.address, [*messages, image_message(), wire.close()])
 
 
-def parameters_of(image):
-    found = re.search(r"<name>echotrain_parameters</name><value>([^<]*)</value>", image.attributes)
-    return found and found[1]
-
-
 # --- what the host sends ----------------------------------------------------------------------------------------------
 
 
@@ -53,7 +48,7 @@ def test_without_values_the_pipeline_runs_as_it_is(server):
         reply = inverted(server, note)
         (image,) = reply.images
         np.testing.assert_array_equal(image.pixels, VOLUME.max() - VOLUME)
-        assert parameters_of(image) is None and not reply.texts, (note, reply.texts)
+        assert steps.parameters_of(image) is None and not reply.texts, (note, reply.texts)
 
 
 @pytest.mark.parametrize("maximum", [1000, 1000.0, "1000"], ids=["whole", "real", "text"])
@@ -61,7 +56,7 @@ def test_a_value_of_the_host_changes_the_images_and_they_say_so(server, maximum)
     reply = inverted(server, host(config="images_invert", maximum=maximum))
     (image,) = reply.images
     np.testing.assert_array_equal(image.pixels, 1000 - VOLUME)
-    assert parameters_of(image) == "maximum=1000" and not reply.texts, reply
+    assert steps.parameters_of(image) == "maximum=1000" and not reply.texts, reply
 
 
 def test_values_come_with_another_pipeline_or_in_the_configuration_too(server):
@@ -71,7 +66,7 @@ def test_values_come_with_another_pipeline_or_in_the_configuration_too(server):
         reply = inverted(server, after, config)
         (image,) = reply.images
         np.testing.assert_array_equal(image.pixels, 2000 - VOLUME)
-        assert parameters_of(image) == "maximum=2000" and not reply.errors()
+        assert steps.parameters_of(image) == "maximum=2000" and not reply.errors()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +136,7 @@ def test_tokens_come_beside_the_parameters(tmp_path):
     server = Server(tmp_path, "--backend", "cpu", "--token-file", tokens)
     text = {"token": "0123456789abcdef", "parameters": {"config": "images_invert", "maximum": 1000}}
     reply = inverted(server, config=wire.config_text(json.dumps(text)))
-    assert parameters_of(reply.images[0]) == "maximum=1000"
+    assert steps.parameters_of(reply.images[0]) == "maximum=1000"
     del text["token"]
     assert "unauthorized" in inverted(server, config=wire.config_text(json.dumps(text))).errors()[0]
     assert server.stop() == 0

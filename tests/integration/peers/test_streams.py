@@ -6,22 +6,19 @@ import socket
 import subprocess
 import threading
 
-import numpy as np
 import pytest
 
 import reference
 import scans
 import wire
-from programs import Server, variant
+from programs import Server, ends_well, variant
 
 REPETITIONS, COILS, MATRIX = 2, 3, 48
 
 
 @pytest.fixture(scope="module")
 def kspace():
-    rng = np.random.default_rng(11)
-    shape = (REPETITIONS, COILS, MATRIX, MATRIX)
-    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    return scans.random_kspace((REPETITIONS, COILS, MATRIX, MATRIX), seed=11)
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +34,8 @@ def truth(kspace):
 @pytest.fixture(scope="module")
 def default_server(tmp_path_factory):
     """For clients that name no pipeline."""
-    server = Server(tmp_path_factory.mktemp("default"), "--default-pipeline", "cartesian_2d", "--backend", "cpu")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(Server(tmp_path_factory.mktemp("default"), "--default-pipeline", "cartesian_2d", "--backend",
+                                "cpu"))  # fmt: skip
 
 
 def check(images, truth):

@@ -18,7 +18,7 @@ import reference
 import scans
 import stopping
 import wire
-from programs import Server, run_client
+from programs import Server, ends_well, simulated_scan
 from steps import wait_until
 
 A, B = "127.0.0.1", "127.0.0.2"
@@ -30,8 +30,7 @@ SESSION = wire.config_file("cartesian_2d")  # gives one, which long answers need
 @pytest.fixture
 def server(tmp_path):
     made = start(tmp_path)
-    yield made
-    assert made.stop() == 0
+    yield from ends_well(made)
 
 
 def start(folder, *arguments):
@@ -205,9 +204,8 @@ def test_replays_find_what_replays_of_the_same_clients_captures_left(tmp_path):
 def test_reference_lines_are_their_owners(server, tmp_path):
     """A's object, which B asks for with zeros of its own."""
     scan = tmp_path / "scan.h5"
-    made = run_client("simulate", "-o", scan, "--trajectory", "cartesian", "--matrix", 64, "--coils", 4,
-                      "--acceleration", 2, "--calibration", 16, "--calibration-mode", "separate")  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, "--trajectory", "cartesian", "--matrix", 64, "--coils", 4, "--acceleration", 2,
+                   "--calibration", 16, "--calibration-mode", "separate")  # fmt: skip
     head, *lines = scans.read_messages(scan)
     flagged = [bool(flags(m) & (1 << 19 | 1 << 20)) for m in lines]
     calibration = [m for m, is_reference in zip(lines, flagged, strict=True) if is_reference]

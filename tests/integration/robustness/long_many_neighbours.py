@@ -16,7 +16,7 @@ import pytest
 
 import hostile
 import paced
-from programs import Server
+from programs import Server, ends_well
 from vitals import Vitals
 
 SECONDS = float(os.environ.get("ECHOTRAIN_NEIGHBOURS_S") or 300)
@@ -75,10 +75,7 @@ def server(tmp_path, their_cores):
         pytest.fail(f"ECHOTRAIN_NEIGHBOURS_TURNS is '{TURNS}'; it must be on or off", pytrace=False)
     if TURNS:
         options += (f"--address-turns={'true' if TURNS == 'on' else 'false'}",)
-    server = Server(tmp_path, *options, environment=environment)
-    yield server
-    assert server.stop() == 0, server.text()[-4000:]
-    assert "internal error" not in server.text()
+    yield from ends_well(Server(tmp_path, *options, environment=environment))
 
 
 def scan_for(seconds, server, scan, truth):

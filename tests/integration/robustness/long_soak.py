@@ -19,7 +19,7 @@ import scans
 import wire
 from chaos import Fault, Proxy, linger_zero
 from faulty_clients import KEEPS_NONE, Witness, bits, echo_scan, talk
-from programs import Server, run_client
+from programs import Server, ends_well, simulated_scan
 from vitals import Vitals, gpu_mib
 
 BACKEND = os.environ.get("ECHOTRAIN_SOAK_BACKEND") or "cpu"
@@ -52,16 +52,14 @@ def server(request, tmp_path_factory):
     # A scan with flipped bits has a trajectory of its own: the caches of plans must be full when the warm-up is over.
     caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "8" for name in ("PLAN", "OPERATOR", "TRAJECTORY", "DISK")}
     environment = {"ECHOTRAIN_CACHE_DIR": str(folder / "cache"), **caches}
-    server = Server(folder, "--backend", BACKEND, "--log-level", "warning", *KEEPS_NONE, *options.split(), environment=environment)
-    yield server
-    assert server.stop() == 0, server.text()[-4000:]
+    yield from ends_well(Server(folder, "--backend", BACKEND, "--log-level", "warning", *KEEPS_NONE, *options.split(),
+                                environment=environment))  # fmt: skip
 
 
 def simulated(folder, name):
     pipeline, simulation, exact = SCANS[name]
     path = folder / f"{name}.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", *simulation.split(), "--noise", 1)
-    assert made.returncode == 0, made.stderr
+    simulated_scan(path, "--trajectory", *simulation.split(), "--noise", 1)
     messages = [wire.config_file(pipeline), *scans.read_messages(path), wire.close()]
     return b"".join(messages), exact
 

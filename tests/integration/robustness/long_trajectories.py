@@ -19,6 +19,7 @@ import exposition
 import programs
 import trajectories
 import wire
+from programs import ends_well
 from vitals import Vitals
 
 MIB = 1 << 20
@@ -64,8 +65,7 @@ def server(tmp_path, monkeypatch):
         patch.setattr(programs.subprocess, "Popen", lambda *a, **k: start(*a, preexec_fn=bound, **k))
         environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
         server = programs.Server(tmp_path, "--backend", "cpu", "--log-level", "warning", environment=environment)
-    yield server
-    assert server.stop() == 0, server.text()[-4000:]
+    yield from ends_well(server)
     if group:
         group.rmdir()
 

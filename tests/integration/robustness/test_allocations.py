@@ -15,8 +15,8 @@ import reference
 import stopping
 import wire
 from faults import FaultyServer
-from faulty_clients import KEEPS_NONE, Witness, talk
-from programs import Server
+from faulty_clients import KEEPS_NONE, talk
+from programs import ends_well
 
 FULL = os.environ.get("CI_FULL") == "1"
 SAMPLED = 304  # 19 of each
@@ -24,23 +24,7 @@ SAMPLED = 304  # 19 of each
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu", *KEEPS_NONE)
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
-
-
-@pytest.fixture(scope="module")
-def twin(tmp_path_factory):
-    """The same server without faults, whose images are the truth."""
-    server = Server(tmp_path_factory.mktemp("twin"), "--backend", "cpu")
-    yield server
-    assert server.stop() == 0, server.text()
-
-
-@pytest.fixture(scope="module")
-def witness(server):
-    return Witness(server)
+    yield from ends_well(FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu", *KEEPS_NONE))
 
 
 def numbers(calls):

@@ -10,7 +10,7 @@ import wire
 from faults import FaultyServer
 from faulty_clients import bits
 from killed import kill_once
-from programs import run_client
+from programs import ends_well, run_client
 
 FOR_GOOD = 1 << 30
 FRAMES, COILS, MATRIX = 4, 8, 128
@@ -29,9 +29,7 @@ def server(request, tmp_path):
                           "--capture-sync", "before_close", "--capture-sync-s", 1000, "--capture-when-full",
                           request.param)  # fmt: skip
     server.ends = request.param == "end_session"
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
+    yield from ends_well(server)
 
 
 def captures(folder):

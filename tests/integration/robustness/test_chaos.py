@@ -19,7 +19,7 @@ import steps
 import wire
 from chaos import Fault, Proxy, linger_zero
 from faulty_clients import KEEPS_NONE, MATRIX, REPETITIONS, Witness, bits, echo_scan, talk
-from programs import Server, variant
+from programs import Server, ends_well, variant
 from vitals import in_time, wait_until
 
 MESSAGE_TIMEOUT_S, SEND_TIMEOUT_S = 2, 2
@@ -34,15 +34,7 @@ def server(tmp_path_factory):
     options += ["--queue-mib", 1, "--spare-memory-s", 0.5]
     options += ["--python", sys.executable, "--python-modules", steps.MODULES, "--python-memory-mib", 256,
                 "--client-pipelines", "all"]
-    server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *KEEPS_NONE, *options)
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
-
-
-@pytest.fixture(scope="module")
-def witness(server):
-    return Witness(server)
+    yield from ends_well(Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *KEEPS_NONE, *options))
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import scans
 import wire
 from faults import FaultyServer
 from faulty_clients import KEEPS_NONE, Witness, bits, echo_scan, talk
-from programs import ADDRESS, BIN, Server, variant
+from programs import ADDRESS, BIN, Server, ends_well, variant
 
 FOR_GOOD = 1 << 30  # more calls than a scan makes
 MEMORY_NOISE = 16 << 20
@@ -23,23 +23,8 @@ MEMORY_NOISE = 16 << 20
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     # Memory of ended sessions, kept for later ones, must not hide what is lost.
-    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu", "--spare-memory-s", 0.5, *KEEPS_NONE)
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
-
-
-@pytest.fixture(scope="module")
-def twin(tmp_path_factory):
-    """The same server without faults, whose images are the truth."""
-    server = Server(tmp_path_factory.mktemp("twin"), "--backend", "cpu")
-    yield server
-    assert server.stop() == 0, server.text()
-
-
-@pytest.fixture(scope="module")
-def witness(server):
-    return Witness(server)
+    yield from ends_well(FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu", "--spare-memory-s", 0.5,
+                                      *KEEPS_NONE))  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

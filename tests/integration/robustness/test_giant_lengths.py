@@ -11,7 +11,7 @@ import pytest
 import scans
 import wire
 from faulty_clients import KEEPS_NONE, Witness, talk
-from programs import Server
+from programs import Server, ends_well
 from vitals import wait_until
 
 U16, U32, U64 = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -21,15 +21,8 @@ BODY = bytes(1 << 20)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("giants"), "--backend", "cpu", "--session-memory-mib", 2048, *KEEPS_NONE)
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
-
-
-@pytest.fixture(scope="module")
-def witness(server):
-    return Witness(server)
+    yield from ends_well(Server(tmp_path_factory.mktemp("giants"), "--backend", "cpu", "--session-memory-mib", 2048,
+                                *KEEPS_NONE))  # fmt: skip
 
 
 def text_head(message_id, n):

@@ -11,7 +11,7 @@ import scans
 import wire
 from faults import FaultyServer
 from faulty_clients import KEEPS_NONE, Witness, talk
-from programs import Server, variant
+from programs import Server, ends_well, variant
 from vitals import gpu_mib
 
 FOR_GOOD = 1 << 30  # more calls than a scan makes
@@ -22,19 +22,15 @@ MEMORY_NOISE_MIB = 64  # the driver's own: it takes memory in blocks, and code i
 @pytest.fixture(scope="module")
 def server(cuda, tmp_path_factory):
     # Memory of ended sessions, kept for later ones, would leave few calls to fail.
-    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cuda", "--spare-memory-s", 0.5, *KEEPS_NONE)
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
+    yield from ends_well(FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cuda", "--spare-memory-s", 0.5,
+                                      *KEEPS_NONE))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def twin(cuda, tmp_path_factory):
     """The same server without faults, whose images are the truth."""
     caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "0" for name in ("PLAN", "OPERATOR", "DISK")}
-    server = Server(tmp_path_factory.mktemp("twin"), "--backend", "cuda", environment=caches)
-    yield server
-    assert server.stop() == 0, server.text()
+    yield from ends_well(Server(tmp_path_factory.mktemp("twin"), "--backend", "cuda", environment=caches))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import hostile
 import paced
 import reference
-from programs import Server
+from programs import Server, ends_well
 from vitals import Vitals
 
 MATRIX, CLIENTS, SECONDS = 32, 20, 8
@@ -21,10 +21,7 @@ def server(tmp_path, request):
     environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
     options = ("--backend", "cpu", "--memory-mib", MEMORY_MIB, "--log-level", "warning", "--shutdown-timeout-s", 5)
     options += request.param
-    server = Server(tmp_path, *options, environment=environment)
-    yield server
-    assert server.stop() == 0, server.text()[-4000:]
-    assert "internal error" not in server.text()
+    yield from ends_well(Server(tmp_path, *options, environment=environment))
 
 
 def test_a_scanner_among_hostile_clients(server):

@@ -9,7 +9,7 @@ import pytest
 import scans
 import wire
 from exposition import Metrics
-from programs import Server
+from programs import Server, ends_well
 
 KINDS = {
     "not_finite": ("echotrain_not_finite_pixels", "not finite"),
@@ -21,9 +21,7 @@ MATRIX = 16
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("server"), "--backend", "cpu")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(Server(tmp_path_factory.mktemp("server"), "--backend", "cpu"))
 
 
 def counted(server):

@@ -9,6 +9,7 @@ import pytest
 
 import stopping
 import wire
+from programs import ends_well
 from stopping import BOUND_S, cpu, radial, stream
 from vitals import in_time
 
@@ -32,8 +33,7 @@ MOMENTS_S = (0.1, 0.7, 2.5)
 def busy_server(tmp_path_factory):
     # A small queue, so that the server does not read from a client while it computes.
     server = stopping.start_server(tmp_path_factory.mktemp("stopping"), "--threads", 2, "--queue-mib", 2)
-    yield server
-    assert server.stop() == 0, server.text()
+    yield from ends_well(server)
 
 
 @pytest.mark.parametrize("what", HEAVY)

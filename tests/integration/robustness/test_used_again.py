@@ -16,7 +16,7 @@ import pytest
 import reference
 import stopping
 import wire
-from programs import Server
+from programs import Server, ends_well
 
 PATTERN = struct.pack("<I", 0x5369A53C)
 A, B = "127.0.0.2", "127.0.0.3"
@@ -101,8 +101,7 @@ def used(tmp_path, backend):
     folder = tmp_path / "used"
     folder.mkdir()
     server = started(folder, backend)
-    yield server
-    assert server.stop() == 0, server.text()
+    yield from ends_well(server)
 
 
 @pytest.mark.parametrize("family", stopping.FAMILIES)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import scans
-from programs import Server, run_client
+from programs import Server, simulated_scan
 from vitals import Vitals
 
 WARM = {"ECHOTRAIN_WARM_UP": "true"}
@@ -23,9 +23,7 @@ def start(folder, *arguments, environment=WARM):
 def scan(tmp_path_factory):
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
     options = ("--trajectory", "cartesian", "--matrix", 78, "--coils", 5, "--acceleration", 3, "--calibration", 24)
-    made = run_client("simulate", "-o", path, *options, "--noise", 1)
-    assert made.returncode == 0, made.stderr
-    return path
+    return simulated_scan(path, *options, "--noise", 1)
 
 
 def test_every_step_is_taken_and_gives_its_images(tmp_path, backend):

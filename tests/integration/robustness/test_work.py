@@ -9,7 +9,7 @@ import pytest
 
 import scans
 import wire
-from programs import Server
+from programs import Server, ends_well
 from vitals import in_time
 
 MOST_OPEN = 16384
@@ -17,9 +17,7 @@ MOST_OPEN = 16384
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("server"), "--backend", "cpu", "--log-level", "debug")
-    yield server
-    assert server.stop() == 0
+    yield from ends_well(Server(tmp_path_factory.mktemp("server"), "--backend", "cpu", "--log-level", "debug"))
 
 
 def cpu_seconds(server):

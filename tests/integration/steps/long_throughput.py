@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import steps
 import wire
+from programs import ends_well
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = steps.start_server(tmp_path_factory.mktemp("throughput"), "--queue-mib", "64")
-    yield server
-    assert server.stop() == 0, server.text()
+    yield from ends_well(steps.start_server(tmp_path_factory.mktemp("throughput"), "--queue-mib", "64"))
 
 
 def seconds(server, pipeline, header, data, count):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import steps
 import wire
-from programs import BIN, Server
+from programs import BIN, Server, ends_well
 
 PIXELS = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
 SENT = steps.image(PIXELS, field_of_view=(8, 6, 5))
@@ -22,9 +22,7 @@ DUMMY = wire.header("Dummy XML header")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = steps.start_server(tmp_path_factory.mktemp("host"))
-    yield server
-    assert server.stop() == 0, server.text()
+    yield from ends_well(steps.start_server(tmp_path_factory.mktemp("host")))
 
 
 def host(version="1.1.0", **parameters):
@@ -57,11 +55,6 @@ def config_of(reply):
     return json.loads(re.sub(r"^(INFO\s+)+", "", said))
 
 
-def set_by_host(image):
-    found = re.search(r"<name>echotrain_parameters</name><value>([^<]*)</value>", image.attributes)
-    return found and found[1]
-
-
 def warnings(reply):
     return [line for line in reply.texts if line.startswith("WARNING")]
 
@@ -83,18 +76,18 @@ def test_a_module_gets_what_the_host_sends(scan):
     assert config_of(reply) == note and not warnings(reply) and not reply.errors(), reply
     (image,) = reply.images
     np.testing.assert_array_equal(image.pixels, PIXELS)
-    assert set_by_host(image) == "deep=a map, flag=true, name=Zoë, rois=a list, threshold=0.5"
+    assert steps.parameters_of(image) == "deep=a map, flag=true, name=Zoë, rois=a list, threshold=0.5"
 
 
 def test_without_a_host_the_module_gets_its_own_config(scan):
     for after in ((), [wire.text("no JSON\0")]):
         reply = scan(STEP, after=after)
-        assert config_of(reply) == "plain" and set_by_host(reply.images[0]) is None
+        assert config_of(reply) == "plain" and steps.parameters_of(reply.images[0]) is None
 
 
 def test_a_module_that_does_not_ask_gets_its_own_config(scan):
     reply = scan(steps.python("tell_config", config="plain"), after=[text(host(threshold=1))])
-    assert config_of(reply) == "plain" and set_by_host(reply.images[0]) is None
+    assert config_of(reply) == "plain" and steps.parameters_of(reply.images[0]) is None
     (warning,) = warnings(reply)
     assert "exposes no parameter threshold" in warning
 
@@ -104,7 +97,7 @@ def test_gadgets_and_modules_get_their_values_from_one_text(scan):
     reply = scan(INVERT, "image", STEP, head=EXPOSE, after=[text(note)])
     assert config_of(reply) == note and not warnings(reply)
     np.testing.assert_array_equal(reply.images[0].pixels, 100 - PIXELS)
-    assert set_by_host(reply.images[0]) == "maximum=100, threshold=3"
+    assert steps.parameters_of(reply.images[0]) == "maximum=100, threshold=3"
     refused = scan(INVERT, "image", STEP, head=EXPOSE, after=[text(host(maximum=-1))])
     assert not refused.images and any("out of range" in line for line in refused.texts), refused
 
@@ -141,14 +134,14 @@ def test_what_the_configuration_and_a_text_say_is_joined_and_told_once(tmp_path)
     joined = host(version="2", config="mine", maximum=60, threshold=3, mode="soft")
     assert config_of(reply) == joined and not warnings(reply), reply
     np.testing.assert_array_equal(reply.images[0].pixels, 60 - PIXELS)
-    assert set_by_host(reply.images[0]) == "maximum=60, threshold=3, mode=soft"
+    assert steps.parameters_of(reply.images[0]) == "maximum=60, threshold=3, mode=soft"
     stream = [wire.config_text(json.dumps(first)), DUMMY, text(second), SENT, wire.close()]
     command = [BIN / "echotrain", "recon", "-", "--backend", "cpu", "--python", sys.executable, "--python-modules",
                steps.MODULES, "--pipelines", tmp_path / "own"]  # fmt: skip
     done = subprocess.run(command, input=b"".join(stream), capture_output=True, timeout=60)
     (image,) = wire.parse(done.stdout).images
     np.testing.assert_array_equal(image.pixels, 60 - PIXELS)
-    assert set_by_host(image) == "maximum=60, threshold=3, mode=soft"
+    assert steps.parameters_of(image) == "maximum=60, threshold=3, mode=soft"
     assert server.stop() == 0
 
 

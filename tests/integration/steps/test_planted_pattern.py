@@ -17,7 +17,7 @@ import scans
 import steps
 import wire
 from faulty_clients import talk
-from programs import Server, variant
+from programs import Server, ends_well, variant
 from stopping import images
 
 PATTERN = bytes.fromhex("c3a55a3c")  # a float of about 0.0133, whose bytes are rare
@@ -49,8 +49,7 @@ def server(tmp_path_factory):
     server = Server(folder, "--backend", "cpu", "--capture-directory", folder / "captures", "--python", sys.executable,
                     "--python-modules", modules, "--client-pipelines", "all")  # fmt: skip
     server.captures = folder / "captures"
-    yield server
-    assert server.stop() == 0, server.text()
+    yield from ends_well(server)
 
 
 def planted(coils, matrix, frames):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import steps
 import wire
-from programs import Server, run_client
+from programs import Server, ends_well, run_client, simulated_scan
 from vitals import in_time
 
 IMAGES = ("cartesian_kspace", "fft: {direction: inverse}", "coil_combine: {method: rss}", "image")
@@ -22,10 +22,7 @@ IMAGES = ("cartesian_kspace", "fft: {direction: inverse}", "coil_combine: {metho
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = steps.start_server(tmp_path_factory.mktemp("steps"), "--python-memory-mib", "512")
-    yield server
-    assert server.stop() == 0, server.text()
-    assert "internal error" not in server.text(), server.text()
+    yield from ends_well(steps.start_server(tmp_path_factory.mktemp("steps"), "--python-memory-mib", "512"))
 
 
 def scan(server, pipeline, messages, header=None):
@@ -137,8 +134,7 @@ def test_results_of_a_paused_scan_come_too(tmp_path):
 
 def test_recon_runs_steps_too(tmp_path):
     scan_file, config, out = tmp_path / "scan.h5", tmp_path / "steps.yaml", tmp_path / "out.h5"
-    made = run_client("simulate", "-o", scan_file, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2)
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan_file, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2)
     config.write_text("echotrain: 1\nname: steps\ndescription: A test\npipeline:\n"
                       "  - python: {module: recon}\n  - python: {module: invert}\n")  # fmt: skip
     done = run_client("recon", scan_file, "-c", config, "-o", out, "--python", sys.executable, "--python-modules",

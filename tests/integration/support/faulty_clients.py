@@ -19,9 +19,7 @@ KEEPS_NONE = ("--recent-images-mib", 0)
 
 def small_scan(seed=5):
     """(scan, k-space [repetition, coil, y, x])"""
-    rng = np.random.default_rng(seed)
-    shape = (REPETITIONS, COILS, MATRIX, MATRIX)
-    kspace = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    kspace = scans.random_kspace((REPETITIONS, COILS, MATRIX, MATRIX), seed)
     return scans.cartesian(kspace), kspace
 
 

@@ -16,8 +16,8 @@ import pytest
 
 import scans
 import wire
-from orthanc import free_ports, wait_until
-from programs import Server, run_client, started
+from orthanc import wait_until
+from programs import Server, free_ports, run_client, started
 
 COILS, MATRIX, FRAMES = 8, 96, 4
 READOUT = 2 + 340 + 8 * COILS * MATRIX

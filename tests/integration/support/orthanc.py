@@ -13,17 +13,9 @@ import urllib.request
 
 import pytest
 
-from programs import started
+from programs import free_ports, started
 
 PROGRAM = shutil.which("Orthanc") or ("/usr/sbin/Orthanc" if pathlib.Path("/usr/sbin/Orthanc").exists() else None)
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def wait_until(condition, what, timeout_s=60):

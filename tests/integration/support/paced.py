@@ -4,13 +4,13 @@ import dataclasses
 import re
 import socket
 import struct
-import threading
 import time
 
 import numpy as np
 
 import scans
 import wire
+from connection import sending
 
 REPETITION_TIME_S = 0.003
 GOLDEN_ANGLE = np.pi * (np.sqrt(5) - 1) / 2
@@ -84,33 +84,28 @@ def ends_of_images(data):
 
 def scan(address, paced, timeout_s=120):
     """Sends config and header at once, then a readout every REPETITION_TIME_S while it reads; CLOSE comes last."""
-    sent, chunks, failure = [], [], []
+    sent, chunks = [], []
     began = time.monotonic()
     with socket.create_connection(address, timeout=timeout_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-        def send():
-            try:
-                connection.sendall(b"".join(paced.messages[:2]))
-                start = time.monotonic()
-                for i, message in enumerate(paced.messages[2:-1]):
-                    pause = start + i * REPETITION_TIME_S - time.monotonic()
-                    if pause > 0:
-                        time.sleep(pause)
-                    sent.append(time.monotonic())
-                    connection.sendall(message)
-                connection.sendall(paced.messages[-1])
-            except OSError as error:
-                failure.append(error)
+        def pieces():
+            yield b"".join(paced.messages[:2])
+            start = time.monotonic()
+            for i, message in enumerate(paced.messages[2:-1]):
+                pause = start + i * REPETITION_TIME_S - time.monotonic()
+                if pause > 0:
+                    time.sleep(pause)
+                sent.append(time.monotonic())
+                yield message
+            yield paced.messages[-1]
 
-        sender = threading.Thread(target=send, daemon=True)
-        sender.start()
-        while chunk := connection.recv(1 << 20):
-            chunks.append((time.monotonic(), chunk))
-        sender.join(timeout_s)
+        with sending(connection, pieces(), timeout_s):
+            while chunk := connection.recv(1 << 20):
+                chunks.append((time.monotonic(), chunk))
     data = b"".join(chunk for _, chunk in chunks)
     reply = wire.parse(data)
-    assert not failure and not reply.errors(), (failure, reply.texts)
+    assert not reply.errors(), reply.texts
     assert len(reply.images) == len(paced.last_readouts), (len(reply.images), reply.texts)
     ends = ends_of_images(data)
     came = np.searchsorted(np.cumsum([len(chunk) for _, chunk in chunks]), ends)

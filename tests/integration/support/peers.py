@@ -8,11 +8,11 @@ the id, the header and the samples of a message go separately, so that they arri
 import dataclasses
 import socket
 import struct
-import threading
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import scans
+from connection import sending
 
 LINES, SAMPLES, COILS, XML_BYTES = 32, 64, 2, 1323  # of the exchange whose bytes were counted at the real clients
 LAST_IN_SLICE, FIRST_IN_SLICE, PACKED = 1 << 7, 1 << 6, 1 << 53
@@ -153,9 +153,7 @@ class Fire(Client):
 
 def random_kspace(seed):
     """[frame, coil, line, sample]; the readout is oversampled twice."""
-    rng = np.random.default_rng(seed)
-    shape = (2, COILS, LINES, SAMPLES)
-    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    return scans.random_kspace((2, COILS, LINES, SAMPLES), seed)
 
 
 def header_xml(kspace):
@@ -173,21 +171,8 @@ def play(address, writes, client):
     """Connects by IPv4, writes and reads at once, as both clients do. Returns the client, and how many bytes it sent."""
     with socket.create_connection(address, timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        failure = []
-
-        def send():
-            try:
-                for data in writes:
-                    connection.sendall(data)
-            except OSError as error:
-                failure.append(error)
-
-        sender = threading.Thread(target=send, daemon=True)
-        sender.start()
-        with connection.makefile("rb") as stream:
+        with sending(connection, writes), connection.makefile("rb") as stream:
             client.read(stream)
             rest = stream.read()
-        sender.join(60)
-        assert not failure, f"the server stopped reading: {failure[0]}"
         assert rest == b"", f"{len(rest)} bytes after CLOSE"
     return client, sum(map(len, writes))

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -56,6 +57,13 @@ def run_client(*arguments, timeout=120):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
+def simulated_scan(path, *options):
+    """Makes the file with `echotrain simulate`; returns its path."""
+    made = run_client("simulate", "-o", path, *options)
+    assert made.returncode == 0, made.stderr
+    return path
+
+
 def variant(name, *changes):
     """The text of a shipped pipeline with parts replaced. Each part must occur, so a changed pipeline is noticed."""
     text = (SHIPPED / f"{name}.yaml").read_text()
@@ -74,6 +82,14 @@ def raw_coils(name, backend="cpu"):
         ("coil_combine: {method: rss}", "coil_combine: {method: none}"),
         ("component: magnitude", "component: complex"),
     )
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 class Server:
@@ -127,3 +143,11 @@ class Server:
             pytest.fail(f"the server ignored SIGTERM for 20 s:\n{self.text()}")
         finally:
             self.log.close()
+
+
+def ends_well(server):
+    """What fixtures yield from: the server for their tests, after which SIGTERM must end it with 0."""
+    yield server
+    code = server.stop()
+    assert code == 0, f"SIGTERM must end the server with 0, not {code}:\n{server.text()}"
+    assert "internal error" not in server.text(), server.text()

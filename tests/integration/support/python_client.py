@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-from programs import SOURCE, run_client, variant
+from programs import SOURCE, simulated_scan, variant
 
 PACKAGE = SOURCE / "clients" / "python"
 sys.path.insert(0, str(PACKAGE))
@@ -24,9 +24,7 @@ def noise(*shape, seed=1):
 
 
 def simulate(path, trajectory, *options):
-    result = run_client("simulate", "-o", path, "--trajectory", trajectory, *options)
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, "--trajectory", trajectory, *options)
 
 
 def settled(name):

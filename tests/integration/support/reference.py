@@ -1,7 +1,7 @@
 """The images' truth: plain float64 transforms that share no code with the programs under test.
 
-Conventions: image voxel r has index r + floor(n/2) on each axis; k is in cycles/pixel, component 0 along x; images are
-[coil, z, y, x] or [coil, y, x].
+Conventions: image voxel r has index r + floor(n/2) on each axis, and so has k = 0; k is in cycles/pixel, component 0
+along x; images are [coil, z, y, x] or [coil, y, x].
 """
 
 import numpy as np
@@ -36,11 +36,22 @@ def sobel(image):
     return np.hypot(along(kernel), along(kernel.T))
 
 
+def spectrum(image):
+    """sum m exp(-2 pi i k.r) over the last two axes."""
+    axes = (-2, -1)
+    return np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image, axes=axes), axes=axes), axes=axes)
+
+
+def picture(kspace):
+    """(1/N) sum d exp(+2 pi i k.r) over the last two axes."""
+    axes = (-2, -1)
+    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(kspace, axes=axes), axes=axes), axes=axes)
+
+
 def centred_fft(kspace, recon_x):
-    """(1/N) sum d exp(+2 pi i k.r) of kspace [coil, y, x] with k = 0 at floor(n/2); its middle `recon_x` columns."""
-    kspace = np.asarray(kspace, np.complex128)
-    images = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(kspace, axes=(1, 2)), axes=(1, 2)), axes=(1, 2))
-    first = kspace.shape[2] // 2 - recon_x // 2
+    """The picture of kspace [coil, y, x], its middle `recon_x` columns."""
+    images = picture(np.asarray(kspace, np.complex128))
+    first = images.shape[2] // 2 - recon_x // 2
     return images[:, :, first : first + recon_x]
 
 

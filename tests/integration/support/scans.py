@@ -65,6 +65,12 @@ class Scan:
             group.create_dataset("data", data=rows, maxshape=(None,))
 
 
+def random_kspace(shape, seed):
+    """Complex normal numbers."""
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+
+
 def cartesian(kspace, recon_x=None, **options):
     """kspace: [repetition, coil, y, x]."""
     repetitions, _, ny, nx = kspace.shape

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -11,6 +12,8 @@ import time
 
 import chains
 import numpy as np
+import reference
+import scans
 import wire
 from programs import Server
 
@@ -55,22 +58,24 @@ def readouts(kspace, repetition=0):
 
 
 def random_kspace(seed=1, coils=2, n=N):
-    random = np.random.default_rng(seed)
-    return (random.normal(size=(coils, n, n)) + 1j * random.normal(size=(coils, n, n))).astype(np.complex64)
+    return scans.random_kspace((coils, n, n), seed)
 
 
 def root_sum_of_squares(kspace):
     """In float64, with the conventions of docs/conventions.md."""
-    data = kspace.astype(np.complex128)
-    axes = (1, 2)
-    coils = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(data, axes=axes), axes=axes), axes=axes)
-    return np.sqrt((np.abs(coils) ** 2).sum(axis=0))
+    return reference.rss(reference.centred_fft(kspace, kspace.shape[2]))
 
 
 def image(pixels, series=1, index=1, attributes="<ismrmrdMeta></ismrmrdMeta>", kind=5, **fields):
     """pixels: [channel, z, y, x], which become those of type `kind`."""
     fields = {"image_type": 1, "image_series_index": series, "image_index": index, **wire.AXES, **fields}
     return wire.image(np.asarray(pixels, wire.PIXELS[kind]), attributes=attributes, **fields)
+
+
+def parameters_of(image):
+    """What the host has set, by the attribute of an image."""
+    found = re.search(r"<name>echotrain_parameters</name><value>([^<]*)</value>", image.attributes)
+    return found and found[1]
 
 
 def wait_until(reached, what, timeout_s=30):

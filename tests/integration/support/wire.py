@@ -8,9 +8,10 @@ import dataclasses
 import ipaddress
 import socket
 import struct
-import threading
 
 import numpy as np
+
+from connection import sending
 
 CONFIG_FILE, CONFIG_TEXT, HEADER, CLOSE, TEXT, QUERY, RESPONSE = 1, 2, 3, 4, 5, 6, 7
 ACQUISITION, IMAGE, WAVEFORM = 1008, 1022, 1026
@@ -206,20 +207,6 @@ def exchange(address, messages, timeout_s=60, source="", before=b""):
     from; `before`: bytes that go before the messages."""
     with socket.create_connection(address, timeout=timeout_s, source_address=(source, 0)) as connection:
         connection.sendall(before)
-        failure = []
-
-        def send():
-            try:
-                for message in messages:
-                    connection.sendall(message)
-            except OSError as error:
-                failure.append(error)
-
-        sender = threading.Thread(target=send, daemon=True)
-        sender.start()
-        received = []
-        while chunk := connection.recv(1 << 20):
-            received.append(chunk)
-        sender.join(timeout_s)
-        assert not failure, f"the server stopped reading: {failure[0]}"
-        return parse(b"".join(received))
+        with sending(connection, messages, timeout_s):
+            received = b"".join(iter(lambda: connection.recv(1 << 20), b""))
+        return parse(received)

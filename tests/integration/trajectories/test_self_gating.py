@@ -8,17 +8,15 @@ import pytest
 
 import reference
 import scans
-from programs import run_client, variant
+from programs import simulated_scan, variant
 
 SPOKES, TR_MS, BREATHING_MM = 4000, 10, 20
 POSITION, SIGNAL, DRIFT = 5, 6, 7  # user_float of k0_navigator's side items
 
 
 def simulate(path, *options):
-    result = run_client("simulate", "-o", path, "--trajectory", "golden_radial", "--motion", "cardiac", "--matrix", 48,
-                        "--coils", 4, "--readouts", SPOKES, "--frames", 1, "--tr-ms", TR_MS, *options)  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return path
+    return simulated_scan(path, "--trajectory", "golden_radial", "--motion", "cardiac", "--matrix", 48, "--coils", 4,
+                          "--readouts", SPOKES, "--frames", 1, "--tr-ms", TR_MS, *options)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +79,7 @@ def test_the_gated_image_is_that_of_a_body_at_expiration(server, breathing, tmp_
 
 def test_a_scan_that_is_too_short_for_a_breath_is_refused(server, tmp_path):
     scan = tmp_path / "short.h5"
-    result = run_client("simulate", "-o", scan, "--trajectory", "golden_radial", "--matrix", 32, "--readouts", 200)
-    assert result.returncode == 0, result.stderr
+    simulated_scan(scan, "--trajectory", "golden_radial", "--matrix", 32, "--readouts", 200)
     config = tmp_path / "config.yaml"
     config.write_text(variant("radial_self_gated"))
     result = server.send(scan, config, tmp_path / "images.h5")

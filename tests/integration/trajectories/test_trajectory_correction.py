@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import scans
-from programs import Server, measured, run_client, variant
+from programs import measured, run_client, simulated_scan, variant
 
 # Order x, y, xy. The bounds are those that BART's correlation keeps on the same files (0.004 and 0.026), rounded up; for
 # ring 0.03, as its spokes differ by phases and amplitudes that it does not model.
@@ -46,9 +46,8 @@ def test_measured_delays_are_those_published(server, backend, tmp_path, scan, me
 @pytest.mark.parametrize("method", ["ring", "cross_correlation"])
 def test_simulated_delays_are_found_and_cost_little(server, backend, tmp_path, method):
     truth, scan = np.array([-0.6, -0.65, 0.1]), tmp_path / "scan.h5"
-    made = run_client("simulate", "-o", scan, "--trajectory", "golden_radial", "--matrix", 64, "--coils", 4, "--readouts",
-                      144, "--frames", 2, "--noise", 0.2, "--gradient-delays=-0.6:-0.65:0.1")  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    simulated_scan(scan, "--trajectory", "golden_radial", "--matrix", 64, "--coils", 4, "--readouts", 144, "--frames",
+                   2, "--noise", 0.2, "--gradient-delays=-0.6:-0.65:0.1")  # fmt: skip
     image = scans.read_array(scan, "truth").squeeze()
     images, said = corrected(server, scan, tmp_path, backend, f"method: {method}")
     assert np.abs(told(said) - truth).max() <= 0.02, said
