@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -57,16 +58,16 @@ static int fails(int kind, size_t size) {
 
 // FFTW's planner and glibc (for a thread's variables, say) end the process themselves when they find no memory. Nothing
 // that calls them can change that, so theirs do not fail.
-static int gives_up(const void* caller) {
-  Dl_info place;
-  if (dladdr(caller, &place) == 0 || place.dli_fname == NULL) return 0;
+static int gives_up(void* caller) {
+  struct dl_find_object place;  // dladdr() would search all symbols that the server exports, at each allocation
+  if (_dl_find_object(caller, &place) != 0) return 0;
   const char* const libraries[] = {"libfftw3", "libc.so", "ld-linux"};
   for (size_t i = 0; i < sizeof libraries / sizeof *libraries; ++i)
-    if (strstr(place.dli_fname, libraries[i]) != NULL) return 1;
+    if (strstr(place.dlfo_link_map->l_name, libraries[i]) != NULL) return 1;
   return 0;
 }
 
-static int no_memory(size_t size, const void* caller) {
+static int no_memory(size_t size, void* caller) {
   if (faults == idle || size < (size_t)atomic_load(&faults[ALLOCATION].size) || gives_up(caller)) return 0;
   if (!fails(ALLOCATION, size)) return 0;
   errno = ENOMEM;
@@ -86,7 +87,7 @@ void* realloc(void* memory, size_t size) {
 }
 
 // Small aligned objects are Asio's in some of its versions, and nothing of it can do without them.
-static void* aligned(size_t alignment, size_t size, const void* caller) {
+static void* aligned(size_t alignment, size_t size, void* caller) {
   return size >= 4096 && no_memory(size, caller) ? NULL : __libc_memalign(alignment, size);
 }
 
