@@ -266,6 +266,7 @@ std::vector<float> RampRegrid::weights_for(const Space& space, numerics::Trapezo
   for (std::size_t s = 0; s < positions.size(); ++s)
     if (s < head.discard_pre || s + head.discard_post >= positions.size())
       positions[s] = std::numeric_limits<double>::quiet_NaN();
+  scan_->compute.check_stop();
   std::vector<float> out = numerics::regular_line_weights(positions, space.points, false);
   std::transform(positions.begin(), positions.end(), positions.begin(), [](double k) { return -k; });
   scan_->compute.check_stop();
@@ -320,6 +321,7 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
                       "the flag or the sign of the trajectory",
                       +head.scan_counter, reversed ? "" : " not", from, to));
   }
+  scan_->compute.check_stop();  // each path is a step: it may take seconds
   try {
     const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed);
     space.along_paths.host.insert(space.along_paths.host.end(), weights.begin(), weights.end());

@@ -23,7 +23,8 @@ Parameters<CoilCompression::Options> CoilCompression::parameters() {
       .choice("method", &Options::method, {"pca", "geometric"},
               "pca: the same virtual coils everywhere; geometric: others at each position along the readout, which "
               "needs fewer of them (Cartesian scans with full readouts)")
-      .integer("channels", &Options::channels, 0, 1024, "virtual coils; 0: as few as hold `energy`")
+      .integer("channels", &Options::channels, 0, 1024,
+               "virtual coils; 0: as few as hold `energy`; geometric: at most 128")
       .number("energy", &Options::energy, 0.5, 1, "share of the signal's energy that is kept, where channels is 0")
       .choice("from", &Options::from, {"auto", "calibration", "center"},
               "where the virtual coils are found: in calibration lines, or in the middle of the first frame; auto: in "

@@ -37,15 +37,17 @@ bool SlabPool::free_unused() {
   return !old.empty();
 }
 
-// The smallest free slab that is large enough; of several a lent one; of several the one given back last, so that
-// others grow old.
+// The smallest free slab that is large enough, and no larger than whoever takes it pays for; of several a lent one; of
+// several the one given back last, so that others grow old.
 std::unique_ptr<Slab> SlabPool::take(std::size_t bytes) {
+  const std::size_t most = 2 * std::max(bytes, kSlabBytes);
   const std::lock_guard lock(mutex_);
   auto best = free_.end();
   for (auto slab = free_.begin(); slab != free_.end(); ++slab) {
     const bool first = best == free_.end();
-    if ((*slab)->size >= bytes && (first || (*slab)->size < (*best)->size ||
-                                   ((*slab)->size == (*best)->size && (*slab)->lent() >= (*best)->lent())))
+    if ((*slab)->size >= bytes && (*slab)->size < most &&
+        (first || (*slab)->size < (*best)->size ||
+         ((*slab)->size == (*best)->size && (*slab)->lent() >= (*best)->lent())))
       best = slab;
   }
   if (best == free_.end()) return nullptr;

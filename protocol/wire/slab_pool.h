@@ -37,7 +37,7 @@ class SlabPool : public std::enable_shared_from_this<SlabPool> {
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
-  /// Returns a slab of at least `bytes`. Its bytes are not set.
+  /// Returns a slab of at least `bytes` and less than twice as many, or than two of kSlabBytes. Its bytes are not set.
   std::shared_ptr<Slab> get(std::size_t bytes);
   /// Lends the pool more memory, in slabs of kSlabBytes, which are taken first and stay as long as the pool. The pool
   /// and its slabs keep `owner`, which is not null.

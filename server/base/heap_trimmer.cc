@@ -129,7 +129,8 @@ void HeapTrimmer::charge_holes() {
   const TrimPolicy::Seen seen = look();
   const std::int64_t uncounted = static_cast<std::int64_t>(seen.resident) - static_cast<std::int64_t>(seen.counted);
   if (!numerics::HeapAccount::exist()) {
-    base_ = uncounted;
+    // A scan that waits for its thread has a reservation that nobody uses: for a moment the base looks smaller.
+    base_ = std::max(uncounted, base_ - std::max<std::int64_t>(base_ - uncounted, 0) / 16);
     holes_ = 0;
     return;
   }

@@ -58,7 +58,7 @@ class HeapAccount {
   /// Does the work of operator delete, for blocks of any account and of none.
   static void release(void* block) noexcept;
 
-  static constexpr std::uint64_t kSmallBlocks = 96 << 20, kLargeBlocks = 32 << 20;
+  static constexpr std::uint64_t kSmallBlocks = 64 << 20, kLargeBlocks = 32 << 20;
   static constexpr std::size_t kLarge = 64 << 10;
 
  private:

@@ -45,6 +45,14 @@ TEST(SlabPool, KeepsNoMoreThanItWasTold) {
   EXPECT_EQ(two->size, 500u) << "both were kept";
 }
 
+/// Another session's large slab would be paid for by whoever gets it for small messages.
+TEST(SlabPool, GivesNoLargeSlabForASmallOne) {
+  const auto pool = std::make_shared<SlabPool>();
+  pool->get(8 * SlabPool::kSlabBytes);
+  EXPECT_EQ(pool->get(SlabPool::kSlabBytes)->size, SlabPool::kSlabBytes);
+  EXPECT_EQ(pool->get(5 * SlabPool::kSlabBytes)->size, 8 * SlabPool::kSlabBytes) << "it was kept";
+}
+
 TEST(SlabPool, SlabsOutliveTheirPool) {
   auto pool = std::make_shared<SlabPool>();
   const std::weak_ptr<SlabPool> watched = pool;

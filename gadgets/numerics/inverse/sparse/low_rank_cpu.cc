@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/inverse/sparse/low_rank_ops.h"
 
 namespace echotrain::numerics::cpu {
@@ -10,6 +11,9 @@ namespace {
 /// Shrinks one block, or sums its singular values.
 double work_on_block(const LowRankGrid& g, const LowRankBlock& block, double threshold, bool sum, cfloat* series) {
   const std::int64_t voxels = block.voxels(), size = g.frame_size();
+  // Eigen allocates with malloc: the block before and after, and the square matrices between.
+  const std::size_t few = static_cast<std::size_t>(std::min(g.frames, voxels));
+  const HeapCharge paid(sizeof(cdouble) * (2 * static_cast<std::size_t>(voxels * g.frames) + 4 * few * few));
   Eigen::MatrixXcd x(voxels, g.frames);
   for (std::int64_t f = 0; f < g.frames; ++f)
     for (std::int64_t v = 0; v < voxels; ++v) x(v, f) = cdouble(series[f * size + g.voxel(block, v)]);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/mri/coils/coil.h"
 
 namespace echotrain::numerics {
@@ -29,6 +30,7 @@ void NoiseCovariance::add(HostView<const cfloat> noise) {
   constexpr std::int64_t kBlock = 1024;  // bounds the float64 copy
   const std::int64_t n = noise.shape()[1];
   if (n == 0) return;
+  const HeapCharge paid(sizeof(cdouble) * static_cast<std::size_t>(coils_ * std::min(kBlock, n)));
   Eigen::Map<Matrix> sum(sum_.data(), coils_, coils_);
   const Eigen::Map<const Block> all(noise.data(), coils_, n);
   for (std::int64_t s = 0; s < n; s += kBlock) {
@@ -52,11 +54,11 @@ std::vector<cfloat> whitening_matrix(const std::vector<cdouble>& covariance, int
   if (!(scale > 0) || !std::isfinite(scale)) throw std::invalid_argument("whitening: the noise scale must be positive");
   const Eigen::Map<const Matrix> c(covariance.data(), coils, coils);
   if (!c.allFinite()) throw std::invalid_argument("whitening: the noise covariance is not finite");
+  const HeapCharge paid(2 * sizeof(cdouble) * entries(coils));  // of Eigen, which allocates with malloc
   const Eigen::LLT<Matrix> cholesky(c);
   // A coil that repeats others can pass the factorisation, but its pivot is then nothing but rounding error.
-  const Matrix l = cholesky.matrixL();
   bool good = cholesky.info() == Eigen::Success;
-  for (int i = 0; good && i < coils; ++i) good = std::norm(l(i, i)) > 1e-12 * c(i, i).real();
+  for (int i = 0; good && i < coils; ++i) good = std::norm(cholesky.matrixLLT()(i, i)) > 1e-12 * c(i, i).real();
   if (!good)
     throw std::invalid_argument(
         "whitening: the noise covariance is not positive definite (a dead coil, or fewer noise samples than coils)");

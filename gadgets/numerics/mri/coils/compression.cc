@@ -9,6 +9,7 @@
 
 #include "gadgets/numerics/core/dense/hermitian_eigen.h"
 #include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/mri/coils/compression_ops.h"
 
 namespace echotrain::numerics {
@@ -112,6 +113,7 @@ Compression compression_by_pca(const ThreadPool& threads, const std::vector<cdou
                                const CompressionOptions& options) {
   check_options(options);
   check_size(gram.size(), coils, 1);
+  const HeapCharge paid(4 * sizeof(cdouble) * gram.size());  // of Eigen, which allocates with malloc
   const MatrixXcd matrix = sum_of(gram, coils, 1, 0, 1);
   check_gram(matrix);
   const Decomposed eigen = decomposed(threads, matrix);
@@ -146,6 +148,11 @@ Compression geometric_compression(ThreadPool& threads, const std::vector<cdouble
   Compression out;
   out.kept = number_kept(values, options);
   out.samples = positions;
+  if (out.kept > kMostGeometric)
+    throw std::invalid_argument(
+        fmt::format("coil compression: {} virtual coils of each position along the readout; at most {}: keep fewer of "
+                    "them, or find the same ones everywhere (method pca)",
+                    out.kept, kMostGeometric));
   out.energy = largest_sum(values, out.kept) / values.sum();
 
   std::vector<MatrixXcd> rows(count);

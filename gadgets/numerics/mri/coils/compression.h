@@ -37,11 +37,14 @@ struct Compression {
 Compression compression_by_pca(const ThreadPool& threads, const std::vector<cdouble>& gram, std::int64_t coils,
                                const CompressionOptions& options);
 
+/// The most virtual coils that geometric_compression() finds: the SVD of one position takes 0.2 s for so many.
+inline constexpr std::int64_t kMostGeometric = 128;
+
 /// Computes one matrix for each position along a transformed readout: from the Gram matrices `grams`, [coil, coil,
 /// position], summed over the nearest five positions, and aligned from the middle outwards so that virtual coils are
 /// smooth along the readout: V_x <- W U^H V_x, where V_x V_(x-1)^H = U S W^H. The number kept is the same everywhere.
-/// Source: Zhang et al., "Coil compression for accelerated imaging with Cartesian sampling", MRM 69, 2013. Errors as
-/// above.
+/// Throws std::invalid_argument for more than kMostGeometric. Source: Zhang et al., "Coil compression for
+/// accelerated imaging with Cartesian sampling", MRM 69, 2013. Errors as above.
 Compression geometric_compression(ThreadPool& threads, const std::vector<cdouble>& grams, std::int64_t coils,
                                   std::int64_t positions, const CompressionOptions& options);
 

@@ -9,6 +9,8 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "gadgets/numerics/core/heap_account.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -85,6 +87,8 @@ std::vector<float> regular_line_weights(const std::vector<double>& positions, st
 
   const auto rows = static_cast<Eigen::Index>(positions.size());
   const auto points = static_cast<Eigen::Index>(n + 2 * kBeyond);
+  // Eigen allocates with malloc: the model and the solution, and the normal matrix with its factor.
+  const HeapCharge paid(sizeof(double) * static_cast<std::size_t>(2 * rows * points + 3 * points * points));
   Eigen::MatrixXd model(rows, points);
   for (Eigen::Index s = 0; s < rows; ++s) {
     const double k = positions[static_cast<std::size_t>(s)];

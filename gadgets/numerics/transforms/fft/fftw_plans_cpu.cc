@@ -14,6 +14,8 @@ namespace {
 static_assert(std::is_same_v<FftwPlans::Plan, fftwf_plan>);
 
 constexpr std::size_t kMostPlans = 64;
+// Plans after which FFTW forgets how it made them: 110 bytes for each that differs.
+constexpr std::uint64_t kMostWisdom = 4096;
 // Bytes that a plan keeps for each point: 25.6 of a prime near 65,536, whose plan has tables of convolutions.
 constexpr std::size_t kBytesPerPoint = 26;
 
@@ -58,6 +60,8 @@ FftwPlans::Plan FftwPlans::get(std::int64_t n, std::int64_t lines, std::int64_t 
   const fftwf_iodim64 axis{n, 1, 1}, batch{lines, distance, distance};
   const Plan plan = fftwf_plan_guru64_dft(1, &axis, 1, &batch, as_fftw(from), as_fftw(to), key.sign, FFTW_ESTIMATE);
   if (plan == nullptr) throw ResourceError("FFTW cannot plan a transform of " + std::to_string(n) + " points");
+  static std::uint64_t planned = 0;  // guarded by the planner's mutex
+  if (++planned % kMostWisdom == 0) fftwf_forget_wisdom();
   plans_.emplace(key, Entry{plan, std::move(charge)});
   return plan;
 }

@@ -271,6 +271,16 @@ TEST(GeometricCompression, RefusesWhatHasNoDirections) {
   EXPECT_THROW(geometric_compression(threads, std::vector<cdouble>(35, 1.0), 3, 4, {}), std::invalid_argument);
 }
 
+/// Coils that measure nothing in common, so that all are kept: each position's SVD would take seconds of 256 of them.
+TEST(GeometricCompression, RefusesMoreThanItCanAlign) {
+  ThreadPool threads(2);
+  constexpr std::int64_t kCoils = kMostGeometric + 1;
+  std::vector<cdouble> grams(static_cast<std::size_t>(kCoils * kCoils));
+  for (std::int64_t c = 0; c < kCoils; ++c) grams[static_cast<std::size_t>(c * (kCoils + 1))] = 1.0;
+  EXPECT_THROW(geometric_compression(threads, grams, kCoils, 1, {.energy = 1}), std::invalid_argument);
+  EXPECT_EQ(geometric_compression(threads, grams, kCoils, 1, {.channels = kMostGeometric}).kept, kMostGeometric);
+}
+
 TEST(GeometricCompression, StopsWithTheScan) {
   std::stop_source stop;
   ThreadPool all(2);
