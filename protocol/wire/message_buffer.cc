@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 #include "protocol/data/layout.h"
 #include "protocol/wire/codec.h"
@@ -12,6 +13,15 @@ namespace echotrain::protocol {
 namespace {
 
 constexpr std::size_t kSmallestSlab = 64;
+
+/// Copies an image's pixels out of a slab that is far larger than its message: images may wait longer than whoever
+/// counts slabs lives.
+void leave_roomy(const Slab& slab, std::size_t most, Message& message) {
+  Image* const image = std::get_if<Image>(&message);
+  if (image == nullptr || slab.size <= most) return;
+  const std::span<const std::byte> pixels = image->pixels.bytes;
+  image->pixels = Payload::take(std::vector(pixels.begin(), pixels.end()));
+}
 
 }  // namespace
 
@@ -102,6 +112,7 @@ Result<std::optional<Message>> MessageBuffer::next() {
   if (!extent->exact || bytes.size() < extent->size) return std::optional<Message>();
   auto message = decode(bytes.first(extent->size), owner(), limits_);
   if (!message) return message.error();
+  leave_roomy(*slab_, std::max<std::uint64_t>(slab_bytes_, extent->size + extent->size / 4), *message);
   begin_ += extent->size;
   needed_ = 0;
   return std::optional<Message>(*std::move(message));

@@ -17,9 +17,10 @@
 namespace echotrain::protocol {
 
 /// Collects bytes as they come and hands out whole messages. The buffer grows as bytes arrive, never by a claimed
-/// length; messages refer into its slabs and keep them alive. Slabs without references are used again, so a steady
-/// stream allocates nothing per readout. Used by the socket reader and by stream files alike. Messages may be released
-/// on any thread; the buffer itself belongs to one.
+/// length; messages refer into its slabs and keep them alive, but no image one that is far larger than a usual slab and
+/// than its message. Slabs without references are used again, so a steady stream allocates nothing per readout. Used by
+/// the socket reader and by stream files alike. Messages may be released on any thread; the buffer itself belongs to
+/// one.
 class MessageBuffer {
  public:
   /// Makes a buffer with slabs of its own.

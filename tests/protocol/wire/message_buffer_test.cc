@@ -271,30 +271,49 @@ TEST(MessageBuffer, MessagesOutliveTheBufferAndSlabsAreUsedAgain) {
   }
 }
 
+Image small_image(std::size_t attribute_bytes) {
+  Image image;
+  image.head.version = image.head.channels = 1;
+  image.head.data_type = 5;
+  image.head.matrix_size[0] = 10;
+  image.head.matrix_size[1] = image.head.matrix_size[2] = 1;
+  image.attributes = std::string(attribute_bytes, 'a');
+  image.pixels = Payload::take(std::vector<float>(10, 7));
+  return image;
+}
+
+/// Receives an image. Returns whether its pixels lie where the buffer received them.
+bool stays_where_it_came(MessageBuffer& buffer, const Image& image) {
+  Buffer bytes;
+  encode(image, bytes);
+  const auto room = buffer.prepare();
+  EXPECT_GE(room.size(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), room.begin());
+  buffer.commit(bytes.size());
+  const auto message = buffer.next();
+  EXPECT_TRUE(message && *message);
+  const auto& got = std::get<Image>(**message);
+  EXPECT_TRUE(std::equal(got.pixels.bytes.begin(), got.pixels.bytes.end(), image.pixels.bytes.begin(),
+                         image.pixels.bytes.end()));
+  const std::byte* const at = got.pixels.bytes.data();
+  return at >= room.data() && at < room.data() + room.size();
+}
+
 TEST(MessageBuffer, FewPixelsDoNotKeepWhatLongAttributesCameIn) {
   for (const std::size_t length : {1000, 10}) {
-    Image image;
-    image.head.version = image.head.channels = 1;
-    image.head.data_type = 5;
-    image.head.matrix_size[0] = 10;
-    image.head.matrix_size[1] = image.head.matrix_size[2] = 1;
-    image.attributes = std::string(length, 'a');
-    image.pixels = Payload::take(std::vector<float>(10, 7));
-    Buffer bytes;
-    encode(image, bytes);
     MessageBuffer buffer(Limits{}, 4096);
-    const auto room = buffer.prepare();
-    ASSERT_GE(room.size(), bytes.size());
-    std::copy(bytes.begin(), bytes.end(), room.begin());
-    buffer.commit(bytes.size());
-    const auto message = buffer.next();
-    ASSERT_TRUE(message && *message);
-    const auto& got = std::get<Image>(**message);
-    EXPECT_TRUE(std::equal(got.pixels.bytes.begin(), got.pixels.bytes.end(), image.pixels.bytes.begin(),
-                           image.pixels.bytes.end()));
-    const std::byte* const at = got.pixels.bytes.data();
-    const bool in_slab = at >= room.data() && at < room.data() + room.size();
-    EXPECT_EQ(in_slab, length < image.pixels.bytes.size());
+    const Image image = small_image(length);
+    EXPECT_EQ(stays_where_it_came(buffer, image), length < image.pixels.bytes.size());
+  }
+}
+
+TEST(MessageBuffer, NoImageKeepsASlabFarLargerThanAUsualOne) {
+  for (const std::size_t free_slab : {std::size_t{8} << 20, SlabPool::kSlabBytes}) {
+    const auto pool = std::make_shared<SlabPool>();
+    pool->get(free_slab);  // and gives it back
+    MessageBuffer buffer(Limits{}, pool);
+    EXPECT_EQ(stays_where_it_came(buffer, small_image(0)), free_slab == SlabPool::kSlabBytes);
+    EXPECT_EQ(buffer.held_bytes(), free_slab) << "it took the free one";
   }
 }
 
