@@ -108,8 +108,7 @@ void DicomSender::step(std::unique_lock<std::mutex>& lock) {
 
 /// Returns the file to send at once: one that has not failed before those that have.
 std::optional<fs::path> DicomSender::next() const {
-  if (auto file = spool_->oldest(peer_.name, [this](const fs::path& one) { return failing_.contains(one); }))
-    return file;
+  if (auto file = spool_->next(peer_.name, [this](const fs::path& one) { return failing_.contains(one); })) return file;
   const auto first = std::min_element(failing_.begin(), failing_.end(), [](const auto& a, const auto& b) {
     return a.second.not_before < b.second.not_before;
   });

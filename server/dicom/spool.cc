@@ -53,6 +53,10 @@ std::uint64_t number_of(std::string_view name) {
   return number;
 }
 
+std::string name_of(std::uint64_t number, std::string_view owner) {
+  return fmt::format("{:020}{}{}{}", number, owner.empty() ? "" : "-", owner, kSuffix);
+}
+
 /// Writes a file of its own and forces it to the disk. Returns the errno of what failed, or 0.
 int write_file(const fs::path& path, std::string_view bytes) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
@@ -126,7 +130,7 @@ Spool::Spool(fs::path folder, Limits limits, const std::vector<std::string>& pee
       if (!entry.is_directory() || queues_.contains(name)) continue;
       Queue queue;
       take_stock(entry.path(), queue);
-      if (!queue.files.empty()) orphans_.push_back(name);
+      if (queue.files > 0) orphans_.push_back(name);
     }
   } catch (...) {
     ::close(lock_);
@@ -135,6 +139,28 @@ Spool::Spool(fs::path folder, Limits limits, const std::vector<std::string>& pee
 }
 
 Spool::~Spool() { ::close(lock_); }
+
+/// Adds a file to those that wait. An owner that had none gets its turn after all others.
+void Spool::add(Queue& queue, const std::string& name, std::uint64_t bytes) {
+  Line& line = queue.lines.try_emplace(std::string(owner_in(name)), Line{{}, queue.turn}).first->second;
+  line.files[number_of(name)] = bytes;
+  ++queue.files;
+  queue.bytes += bytes;
+}
+
+/// Takes a file out of those that wait. Returns its bytes; nothing where it is none of them.
+std::optional<std::uint64_t> Spool::take(Queue& queue, const std::string& name) {
+  const auto line = queue.lines.find(std::string(owner_in(name)));
+  if (line == queue.lines.end()) return std::nullopt;
+  const auto file = line->second.files.find(number_of(name));
+  if (file == line->second.files.end()) return std::nullopt;
+  const std::uint64_t bytes = file->second;
+  --queue.files;
+  queue.bytes -= bytes;
+  line->second.files.erase(file);
+  if (line->second.files.empty()) queue.lines.erase(line);
+  return bytes;
+}
 
 /// Counts what waits in a peer's folder; removes what a process left unfinished.
 void Spool::take_stock(const fs::path& folder, Queue& queue) {
@@ -146,9 +172,9 @@ void Spool::take_stock(const fs::path& folder, Queue& queue) {
     if (number == 0) continue;
     next_ = std::max(next_, number + 1);
     if (!entry.is_regular_file(error)) continue;
-    queue.files[name] = entry.file_size(error);
-    queue.bytes += queue.files[name];
-    count(queue.owned, name, queue.files[name], true);
+    const std::uint64_t bytes = entry.file_size(error);
+    add(queue, name, bytes);
+    count(queue.owned, name, bytes, true);
   }
   bytes_ += queue.bytes;
   tidy(folder, queue);
@@ -246,7 +272,7 @@ std::string Spool::put(const std::string& peer, std::string_view bytes, const st
     if (!refusal(peer, bytes.size(), owner).empty())
       for (auto& [each, queue] : queues_) list_refused(folder_ / each, queue);
     if (std::string why = refusal(peer, bytes.size(), owner); !why.empty()) return why;
-    name = fmt::format("{:020}{}{}{}", next_++, owner.empty() ? "" : "-", owner, kSuffix);
+    name = name_of(next_++, owner);
     bytes_ += bytes.size();
     queues_[peer].writing += bytes.size();
     count(queues_[peer].owned, name, bytes.size(), true);
@@ -263,57 +289,66 @@ std::string Spool::put(const std::string& peer, std::string_view bytes, const st
     count(queues_[peer].owned, name, bytes.size(), false);
     return fmt::format("writing to the spool failed: {}; {}", error_text(error), kMendDisk);
   }
-  Queue& queue = queues_[peer];
-  queue.files[name] = bytes.size();
-  queue.bytes += bytes.size();
+  add(queues_[peer], name, bytes.size());
   return "";
 }
 
-std::optional<fs::path> Spool::oldest(const std::string& peer,
-                                      const std::function<bool(const fs::path&)>& passed_over) const {
+std::optional<fs::path> Spool::next(const std::string& peer, const std::function<bool(const fs::path&)>& passed_over) {
   const std::scoped_lock lock(mutex_);
-  const auto queue = queues_.find(peer);
-  if (queue == queues_.end()) return std::nullopt;
-  for (const auto& [name, bytes] : queue->second.files)
-    if (fs::path file = folder_ / peer / name; !passed_over || !passed_over(file)) return file;
-  return std::nullopt;
+  const auto found = queues_.find(peer);
+  if (found == queues_.end()) return std::nullopt;
+  Queue& queue = found->second;
+  Line* whose = nullptr;
+  std::uint64_t lowest = 0;
+  fs::path first;
+  for (auto& [owner, line] : queue.lines)
+    for (const auto& [number, bytes] : line.files) {
+      if (whose != nullptr && std::tie(whose->turn, lowest) < std::tie(line.turn, number)) break;
+      fs::path file = folder_ / peer / name_of(number, owner);
+      if (passed_over && passed_over(file)) continue;
+      whose = &line;
+      lowest = number;
+      first = std::move(file);
+      break;
+    }
+  if (whose == nullptr) return std::nullopt;
+  whose->turn = ++queue.turn;
+  return first;
 }
 
 void Spool::remove(const std::string& peer, const fs::path& file) {
   ::unlink(file.c_str());
   const std::scoped_lock lock(mutex_);
   Queue& queue = queues_[peer];
-  const auto found = queue.files.find(file.filename());
-  if (found == queue.files.end()) return;
-  bytes_ -= found->second;
-  queue.bytes -= found->second;
-  count(queue.owned, found->first, found->second, false);
-  queue.files.erase(found);
+  const std::string name = file.filename();
+  const std::optional<std::uint64_t> bytes = take(queue, name);
+  if (!bytes) return;
+  bytes_ -= *bytes;
+  count(queue.owned, name, *bytes, false);
 }
 
 void Spool::put_aside(const std::string& peer, const fs::path& file) {
   const std::scoped_lock lock(mutex_);
   Queue& queue = queues_[peer];
-  const auto found = queue.files.find(file.filename());
-  if (found == queue.files.end()) return;
-  const fs::path to = folder_ / peer / kRefused / file.filename();
+  const std::string name = file.filename();
+  const std::optional<std::uint64_t> bytes = take(queue, name);
+  if (!bytes) return;
+  const fs::path to = folder_ / peer / kRefused / name;
   if (::rename(file.c_str(), to.c_str()) == 0) {
     ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);  // since when it lies there
-    queue.refused.push_back({fs::file_time_type::clock::now(), found->first, found->second});
-    queue.refused_bytes += found->second;
+    queue.refused.push_back({fs::file_time_type::clock::now(), name, *bytes});
+    queue.refused_bytes += *bytes;
   } else {
-    bytes_ -= found->second;  // it is gone
-    count(queue.owned, found->first, found->second, false);
+    bytes_ -= *bytes;  // it is gone
+    count(queue.owned, name, *bytes, false);
   }
-  queue.bytes -= found->second;
-  queue.files.erase(found);
 }
 
 Spool::Waiting Spool::waiting(const std::string& peer) const {
   const std::scoped_lock lock(mutex_);
   const auto queue = queues_.find(peer);
   if (queue == queues_.end()) return {};
-  return {queue->second.files.size(), queue->second.bytes, queue->second.refused.size()};
+  return {queue->second.files, queue->second.bytes, queue->second.refused.size()};
 }
 
 std::vector<std::string> Spool::orphans() const {

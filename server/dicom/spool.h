@@ -47,9 +47,10 @@ class Spool {
   /// Returns why there is no room for files of so many bytes in all; nothing where there is room, or where looking
   /// would have to wait.
   std::string no_room(const std::string& peer, std::uint64_t bytes, const std::string& owner) const;
-  /// Returns the file that has waited longest among those that `passed_over` does not name; nothing when none waits.
-  std::optional<std::filesystem::path> oldest(
-      const std::string& peer, const std::function<bool(const std::filesystem::path&)>& passed_over = nullptr) const;
+  /// Returns the file to send next: among those that `passed_over` does not name, the oldest one of the owner whose
+  /// last turn is longest ago; this is its turn. Nothing when none waits.
+  std::optional<std::filesystem::path> next(
+      const std::string& peer, const std::function<bool(const std::filesystem::path&)>& passed_over = nullptr);
   /// Removes a file that has been sent.
   void remove(const std::string& peer, const std::filesystem::path& file);
   /// Moves a file that the peer will never take to `refused`, where an operator may look at it and remove it.
@@ -71,15 +72,22 @@ class Spool {
     std::string name;
     std::uint64_t bytes;
   };
+  struct Line {
+    std::map<std::uint64_t, std::uint64_t> files;  // number: bytes
+    std::uint64_t turn = 0;                        // the last one
+  };
   struct Queue {
-    std::map<std::string, std::uint64_t> files;  // name, bytes; in the order of their numbers
-    std::deque<Aside> refused;                   // the oldest first
+    std::map<std::string, Line> lines;  // of owners that have files
+    std::uint64_t files = 0, turn = 0;  // of all; the last one
+    std::deque<Aside> refused;          // the oldest first
     std::uint64_t bytes = 0, refused_bytes = 0;
     std::map<std::string, std::uint64_t, std::less<>> owned;  // bytes of each owner, with those written and put aside
     std::uint64_t writing = 0;                                ///< bytes of files that are being written
     std::optional<Clock::time_point> listed;                  ///< when `refused` was read from the disk
   };
   std::string refusal(const std::string& peer, std::uint64_t size, const std::string& owner) const;
+  static void add(Queue& queue, const std::string& name, std::uint64_t bytes);
+  static std::optional<std::uint64_t> take(Queue& queue, const std::string& name);
   void take_stock(const std::filesystem::path& folder, Queue& queue);
   std::uint64_t tidy(const std::filesystem::path& folder, Queue& queue);
   void list_refused(const std::filesystem::path& folder, Queue& queue);

@@ -21,11 +21,11 @@ constexpr std::uint64_t kBound = 1000;
 TEST(DicomSpool, GivesFilesInTheirOrderAndSurvives) {
   const SpoolFolder folder;
   auto spool = std::make_unique<Spool>(folder.path(), Spool::Limits{kBound}, std::vector<std::string>{"a", "b"});
-  EXPECT_FALSE(spool->oldest("a"));
+  EXPECT_FALSE(spool->next("a"));
   EXPECT_EQ(spool->put("a", "first"), "");
   EXPECT_EQ(spool->put("b", "other"), "");
   EXPECT_EQ(spool->put("a", "second"), "");
-  EXPECT_EQ(text_of_file(*spool->oldest("a")), "first");
+  EXPECT_EQ(text_of_file(*spool->next("a")), "first");
   EXPECT_EQ(spool->waiting("a").files, 2U);
   EXPECT_EQ(spool->waiting("a").bytes, 11U);
   std::ofstream(folder.path() / "a" / "00000000000000000009.dcm.part") << "half";
@@ -35,7 +35,7 @@ TEST(DicomSpool, GivesFilesInTheirOrderAndSurvives) {
   EXPECT_EQ(spool->orphans(), std::vector<std::string>{"b"});
   EXPECT_EQ(spool->put("a", "third"), "");
   for (const char* expected : {"first", "second", "third"}) {
-    const auto file = spool->oldest("a");
+    const auto file = spool->next("a");
     ASSERT_TRUE(file);
     EXPECT_EQ(text_of_file(*file), expected);
     struct stat status {};
@@ -44,7 +44,7 @@ TEST(DicomSpool, GivesFilesInTheirOrderAndSurvives) {
     spool->remove("a", *file);
     EXPECT_FALSE(std::filesystem::exists(*file));
   }
-  EXPECT_FALSE(spool->oldest("a"));
+  EXPECT_FALSE(spool->next("a"));
 }
 
 TEST(DicomSpool, IsBoundedInBytesWithWhatWasPutAside) {
@@ -53,7 +53,7 @@ TEST(DicomSpool, IsBoundedInBytesWithWhatWasPutAside) {
   EXPECT_EQ(spool.put("a", std::string(600, 'x')), "");
   EXPECT_NE(spool.put("a", std::string(600, 'y')).find("dicom.spool_mib"), std::string::npos);
   EXPECT_EQ(spool.put("a", std::string(400, 'z')), "") << "a smaller one fits";
-  spool.put_aside("a", *spool.oldest("a"));
+  spool.put_aside("a", *spool.next("a"));
   EXPECT_EQ(spool.waiting("a").files, 1U);
   EXPECT_EQ(spool.waiting("a").refused, 1U);
   EXPECT_NE(spool.put("a", "1"), "") << "files that were put aside still take their place";
@@ -72,7 +72,7 @@ TEST(DicomSpool, KeepsWhatWasPutAsideWithinItsBounds) {
     Spool spool(folder.path(), limits, {"a", "b"});
     for (const char* peer : {"b", "a", "a", "a"}) {
       EXPECT_EQ(spool.put(peer, std::string(100, 'x')), "");
-      spool.put_aside(peer, *spool.oldest(peer));
+      spool.put_aside(peer, *spool.next(peer));
     }
     EXPECT_EQ(spool.tidy("a"), 1U) << "the oldest of three, as two fit";
     EXPECT_FALSE(std::filesystem::exists(refused / "00000000000000000002.dcm"));
@@ -93,7 +93,7 @@ TEST(DicomSpool, AFileThatCannotBeRemovedKeepsNoOther) {
   Spool spool(folder.path(), {kBound, 50}, {"a"});
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(spool.put("a", std::string(100, 'x')), "");
-    spool.put_aside("a", *spool.oldest("a"));
+    spool.put_aside("a", *spool.next("a"));
   }
   const std::filesystem::path oldest = folder.path() / "a" / "refused" / "00000000000000000001.dcm";
   std::filesystem::remove(oldest);
@@ -106,8 +106,8 @@ TEST(DicomSpool, CountsDaysFromThePuttingAside) {
   Spool spool(folder.path(), {kBound, kBound, std::chrono::hours(24)}, {"a"});
   EXPECT_EQ(spool.put("a", "waited long"), "");
   const auto old = std::filesystem::file_time_type::clock::now() - std::chrono::hours(240);
-  std::filesystem::last_write_time(*spool.oldest("a"), old);
-  spool.put_aside("a", *spool.oldest("a"));
+  std::filesystem::last_write_time(*spool.next("a"), old);
+  spool.put_aside("a", *spool.next("a"));
   EXPECT_EQ(spool.tidy("a"), 0U);
 }
 
@@ -122,7 +122,7 @@ double time_of_putting_aside(int files) {
   const double begin = cpu_seconds();
   std::uint64_t removed = 0;
   for (int i = 0; i < files; ++i) {
-    spool.put_aside("a", *spool.oldest("a"));
+    spool.put_aside("a", *spool.next("a"));
     removed += spool.tidy("a");
   }
   for (int i = 0; i < files; ++i) EXPECT_NE(spool.put("a", std::string(bytes / 2 + 1, 'x')), "");
@@ -151,7 +151,7 @@ TEST(DicomSpool, LeavesOtherPeersTheirShare) {
   EXPECT_EQ(spool.put("a", std::string(50, 'x')), "");
   EXPECT_EQ(spool.put("b", std::string(250, 'y')), "");
   EXPECT_NE(spool.put("b", "y").find("of at most"), std::string::npos);
-  spool.remove("a", *spool.oldest("a"));
+  spool.remove("a", *spool.next("a"));
   EXPECT_EQ(spool.put("b", std::string(500, 'y')), "") << "the common part is for whoever needs it";
 }
 
@@ -168,20 +168,45 @@ TEST(DicomSpool, AnOwnerGetsNoMoreThanItLeavesToOthers) {
   EXPECT_NE(spool->put("a", "y", other), "");
   EXPECT_EQ(spool->put("a", std::string(125, 'z'), spool->owner("token:mr3")), "");
   // The next server knows them by their files' names, which do not tell who they are.
-  EXPECT_THAT(spool->oldest("a")->filename().string(), testing::MatchesRegex("0+1-[0-9a-f]+\\.dcm"));
+  EXPECT_THAT(spool->next("a")->filename().string(), testing::MatchesRegex("0+1-[0-9a-f]+\\.dcm"));
   spool.reset();
   spool = std::make_unique<Spool>(folder.path(), Spool::Limits{kBound}, std::vector<std::string>{"a"});
   EXPECT_EQ(spool->owner("token:mr1"), one);
   EXPECT_NE(spool->put("a", "x", one), "");
   EXPECT_NE(spool->put("a", "x", other), "");
-  spool->put_aside("a", *spool->oldest("a"));
+  spool->put_aside("a", *spool->next("a"));
   EXPECT_NE(spool->put("a", "x", one), "") << "what was put aside counts";
-  spool->remove("a", *spool->oldest("a"));
+  const auto is_anothers = [&](const std::filesystem::path& file) {
+    return file.string().find(one) == std::string::npos;
+  };
+  spool->remove("a", *spool->next("a", is_anothers));
   EXPECT_NE(spool->put("a", "x", one), "") << "400 of 775, which leave 225";
-  while (const auto file = spool->oldest("a")) spool->remove("a", *file);
+  while (const auto file = spool->next("a")) spool->remove("a", *file);
   EXPECT_EQ(spool->put("a", std::string(100, 'x'), one), "") << "500 of 1000";
   const SpoolFolder elsewhere;
   EXPECT_NE(Spool(elsewhere.path(), {kBound}, {"a"}).owner("token:mr1"), one) << "no digest that can be looked up";
+}
+
+TEST(DicomSpool, OwnersTakeTurns) {
+  const SpoolFolder folder;
+  Spool spool(folder.path(), {kBound}, {"a"});
+  const std::string one = spool.owner("token:mr1"), other = spool.owner("token:mr2"), third = spool.owner("token:mr3");
+  std::string order;
+  const auto send = [&](int files) {
+    for (; files > 0; --files) {
+      const auto file = spool.next("a");
+      order += text_of_file(*file);
+      spool.remove("a", *file);
+    }
+  };
+  for (const char* file : {"1", "2", "3", "4"}) spool.put("a", file, one);
+  for (const char* file : {"a", "b"}) spool.put("a", file, other);
+  send(2);
+  spool.put("a", "x", third);
+  send(3);
+  spool.put("a", "y", third);  // who comes again is not first again
+  send(3);
+  EXPECT_EQ(order, "1a2bx3y4");
 }
 
 TEST(DicomSpool, KeepsImagesInAFolderThatIsCalledAsItsSalt) {
@@ -207,7 +232,7 @@ TEST(DicomSpool, SaysWhatToDoAboutEachReason) {
   EXPECT_THAT(spool.put("a", "x"), HasSubstr("; send the scan again when the peer has taken what waits for it"));
   EXPECT_EQ(spool.put("b", std::string(250, 'x')), "");
   EXPECT_THAT(spool.put("b", "x"), HasSubstr("; send the scan again when peers have taken what waits for them"));
-  spool.remove("b", *spool.oldest("b"));
+  spool.remove("b", *spool.next("b"));
   std::filesystem::remove_all(folder.path() / "b");
   EXPECT_THAT(spool.put("b", "x"), HasSubstr("No such file or directory; who runs the server looks after"));
 }
@@ -230,13 +255,13 @@ TEST(DicomSpool, GivesNoNumberThatAnythingHas) {
   {
     Spool spool(folder.path(), {kBound}, {"a"});
     EXPECT_EQ(spool.put("a", "x"), "");
-    EXPECT_EQ(spool.oldest("a")->filename(), "00000000000000000008.dcm");
-    spool.remove("a", *spool.oldest("a"));
+    EXPECT_EQ(spool.next("a")->filename(), "00000000000000000008.dcm");
+    spool.remove("a", *spool.next("a"));
   }
   std::filesystem::create_directory(folder.path() / "a" / "00000000000000000009.dcm");
   Spool spool(folder.path(), {kBound}, {"a"});
   EXPECT_EQ(spool.put("a", "x"), "");
-  EXPECT_EQ(spool.oldest("a")->filename(), "00000000000000000010.dcm");
+  EXPECT_EQ(spool.next("a")->filename(), "00000000000000000010.dcm");
 }
 
 TEST(DicomSpool, BelongsToOneProcessAtATime) {
