@@ -8,8 +8,10 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "protocol/dicom/image_part.h"
@@ -95,21 +97,54 @@ Instance plane(const ImagePart& of, std::size_t z, std::int64_t number) {
 
 bool available() { return true; }
 
-void to_dicom(const Image& image, const Reconstruction& of, std::int64_t number,
-              const std::function<void(Instance&&)>& give) {
+struct Instances::Impl {
+  Impl(const Image& from, const Reconstruction& reconstruction, std::int64_t first)
+      : image(from),
+        of(reconstruction),
+        number(first),
+        meta(std::make_shared<const Meta>(from.attributes)),
+        parts(parts_of(from.head)) {}
+
+  /// Makes the next channel's, or part's, pixels.
+  void make_part() {
+    one.emplace(image, of, meta, made / parts.size(), parts[made % parts.size()], parts.size() == 1);
+    ++made;
+    z = 0;
+  }
+
+  const Image& image;
+  const Reconstruction of;
+  const std::int64_t number;
+  const std::shared_ptr<const Meta> meta;
+  const std::vector<Part> parts;
+  std::size_t made = 0, z = 0;   // parts of channels; the next plane of the last of them
+  std::optional<ImagePart> one;  // that part
+};
+
+Instances::Instances(const Image& image, const Reconstruction& of, std::int64_t number) {
   plane_geometry(image.head, 0);
-  const std::vector<Part> parts = parts_of(image.head);
+  impl_ = std::make_unique<Impl>(image, of, number);
   constexpr std::size_t kMostInstances = 4096;
   const std::size_t planes = image.head.matrix_size[2];
-  if (image.head.channels * parts.size() * planes > kMostInstances)
+  if (image.head.channels * impl_->parts.size() * planes > kMostInstances)
     throw DicomError(fmt::format("an image of {} channels and {} planes makes more than {} instances",
                                  +image.head.channels, planes, kMostInstances));
-  for (std::size_t channel = 0; channel < image.head.channels; ++channel)
-    for (const Part part : parts) {
-      const ImagePart one(image, of, channel, part, parts.size() == 1);
-      for (std::size_t z = 0; z < image.head.matrix_size[2]; ++z)
-        give(plane(one, z, number + static_cast<std::int64_t>(z)));
-    }
+  if (image.head.channels > 0) impl_->make_part();
+}
+
+Instances::~Instances() = default;
+Instances::Instances(Instances&&) noexcept = default;
+
+std::optional<Instance> Instances::next() {
+  Impl& at = *impl_;
+  if (!at.one) return std::nullopt;
+  if (at.z == at.image.head.matrix_size[2]) {
+    at.one.reset();  // its pixels go before the next part's come
+    if (at.made == at.image.head.channels * at.parts.size()) return std::nullopt;
+    at.make_part();
+  }
+  const std::size_t z = at.z++;
+  return plane(*at.one, z, at.number + static_cast<std::int64_t>(z));
 }
 
 }  // namespace echotrain::protocol::dicom
@@ -120,12 +155,25 @@ namespace echotrain::protocol::dicom {
 
 bool available() { return false; }
 
-void to_dicom(const Image& /*image*/, const Reconstruction& /*of*/, std::int64_t /*number*/,
-              const std::function<void(Instance&&)>& /*give*/) {
+struct Instances::Impl {};
+Instances::Instances(const Image& /*image*/, const Reconstruction& /*of*/, std::int64_t /*number*/) {
   throw DicomError(
       "this program was built without DICOM: install DCMTK (Debian: libdcmtk-dev), then configure and build it again");
 }
+Instances::~Instances() = default;
+Instances::Instances(Instances&&) noexcept = default;
+std::optional<Instance> Instances::next() { return std::nullopt; }
 
 }  // namespace echotrain::protocol::dicom
 
 #endif
+
+namespace echotrain::protocol::dicom {
+
+void to_dicom(const Image& image, const Reconstruction& of, std::int64_t number,
+              const std::function<void(Instance&&)>& give) {
+  Instances all(image, of, number);
+  while (std::optional<Instance> one = all.next()) give(std::move(*one));
+}
+
+}  // namespace echotrain::protocol::dicom

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "protocol/data/messages.h"
@@ -27,9 +29,9 @@ struct Reconstruction {
   std::string key;  ///< tells reconstructions of one measurement apart: of another key, another series
 };
 
-/// Makes the instances of an image: its planes, in the order of z, of each channel and of each part (magnitude and
-/// phase of complex images), in turn. `number` is the InstanceNumber of the first plane; further planes count on, and
-/// channels and parts are series of their own, which count from `number` again.
+/// Makes the instances of an image, one at a time: its planes, in the order of z, of each channel and of each part
+/// (magnitude and phase of complex images), in turn. `number` is the InstanceNumber of the first plane; further planes
+/// count on, and channels and parts are series of their own, which count from `number` again.
 ///
 /// UIDs are digests: that of the study of the measurement; that of a series of the study, `key`, image_series_index,
 /// channel and part; that of an instance of the series, the counters, the plane, its pixels and its place. So the same
@@ -39,9 +41,22 @@ struct Reconstruction {
 /// SequenceDescriptionAdditional, ImageType, ImageComments, WindowCenter, WindowWidth (in values after the rescale),
 /// RescaleSlope, RescaleIntercept, EchoTime, RepetitionTime, InversionTime (ms), FlipAngle (degrees). Those that are no
 /// numbers where numbers are needed are passed over. Geometry is that of the image's header.
-///
-/// Throws DicomError where the image cannot be told in DICOM (plane_geometry.h, stored_pixels.h), before `give` is
-/// called.
+class Instances {
+ public:
+  /// Image and study must outlive this. Throws DicomError where the image cannot be told in DICOM (plane_geometry.h,
+  /// stored_pixels.h).
+  Instances(const Image& image, const Reconstruction& of, std::int64_t number);
+  ~Instances();
+  Instances(Instances&&) noexcept;
+  /// Makes the next one; nothing after the last.
+  std::optional<Instance> next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Gives all Instances of an image. Throws as their constructor, before `give` is called.
 void to_dicom(const Image& image, const Reconstruction& of, std::int64_t number,
               const std::function<void(Instance&&)>& give);
 

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <list>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -234,6 +236,7 @@ struct AllPixels {
 AllPixels pixels_of(std::span<const Frame> frames) {
   AllPixels all;
   all.is_signed = std::any_of(frames.begin(), frames.end(), [](const Frame& f) { return f.of->pixels().is_signed; });
+  all.stored.reserve(frames.size() * frames[0].of->plane(0).size());
   for (const Frame& frame : frames) {
     const StoredPixels& from = frame.of->pixels();
     const auto plane = frame.of->plane(frame.z);
@@ -268,15 +271,18 @@ void write_image_module(Elements& e, const ImagePart& first) {
 
 Instance instance_of(std::span<const Frame> frames, bool echoes, std::int64_t number) {
   const ImagePart& first = *frames[0].of;
-  const AllPixels pixels = pixels_of(frames);
+  AllPixels pixels = pixels_of(frames);
   std::string digest = "enhanced";
-  std::vector<std::vector<Macro>> macros;
+  std::vector<Macro> common = macros_of(frames[0], pixels.intercepts[0]);  // shared: every frame says the same
   for (std::size_t i = 0; i < frames.size(); ++i) {
     const Frame& frame = frames[i];
     const auto plane = frame.of->plane(frame.z);
     digest = uid_of(digest + frame.of->identity(frame.z, number, frame.place) +
                     std::string(reinterpret_cast<const char*>(plane.data()), plane.size_bytes()));
-    macros.push_back(macros_of(frame, pixels.intercepts[i]));
+    const std::vector<Macro> own = macros_of(frame, pixels.intercepts[i]);
+    std::erase_if(common, [&](const Macro& macro) {
+      return std::none_of(own.begin(), own.end(), [&](const Macro& other) { return other.same(macro); });
+    });
   }
   Instance out;
   out.name = first.name();
@@ -303,26 +309,19 @@ Instance instance_of(std::span<const Frame> frames, bool echoes, std::int64_t nu
   e.integer(DCM_NumberOfFrames, static_cast<std::int64_t>(frames.size()));
   write_dimensions(e, uid_of("dimensions\n" + out.uid), echoes);
 
-  // A macro is shared if every frame has it and says the same.
   Elements shared = e.item(DCM_SharedFunctionalGroupsSequence);
   write_anatomy(shared);
-  std::vector<Macro> common;
-  for (const Macro& macro : macros[0]) {
-    const auto has_it = [&](const std::vector<Macro>& of) {
-      return std::any_of(of.begin(), of.end(), [&](const Macro& other) { return other.same(macro); });
-    };
-    if (std::all_of(macros.begin(), macros.end(), has_it)) common.push_back(macro);
-  }
   for (const Macro& macro : common) write_macro(shared, macro);
   for (std::size_t i = 0; i < frames.size(); ++i) {
     Elements own = e.item(DCM_PerFrameFunctionalGroupsSequence);
     write_macro(own, content_of(frames[i], echoes));
-    for (const Macro& macro : macros[i])
+    for (const Macro& macro : macros_of(frames[i], pixels.intercepts[i]))
       if (std::none_of(common.begin(), common.end(), [&](const Macro& c) { return c.sequence == macro.sequence; }))
         write_macro(own, macro);
   }
   first.add_pixel_module(e, pixels.is_signed);
   e.pixels(pixels.stored);
+  pixels.stored = {};  // the library has a copy
   out.bytes = part_10_bytes(file);
   return out;
 }
@@ -330,18 +329,78 @@ Instance instance_of(std::span<const Frame> frames, bool echoes, std::int64_t nu
 }  // namespace
 
 struct EnhancedImages::Impl {
-  explicit Impl(const Reconstruction& of) : study(of.study), key(of.key) {}
+  Impl(const Reconstruction& of, std::size_t most) : study(of.study), key(of.key), most_frames(most) {}
 
   /// Images of one series, channel, part and size become an instance.
   using Key = std::tuple<std::string, int, int>;  // series UID, rows, columns
+  struct Open {
+    std::vector<std::shared_ptr<const ImagePart>> parts;
+    std::size_t planes = 0, bytes = 0;
+  };
+  struct Closed {
+    Key key;
+    Open of;
+    bool of_several_sizes = false;  // the series has others
+    bool arranged = false, echoes = false;
+    std::vector<Frame> frames;
+    std::size_t begin = 0;  // of the next instance's frames
+
+    std::size_t plane_bytes() const {
+      return sizeof(std::uint16_t) * static_cast<std::size_t>(std::get<1>(key)) *
+             static_cast<std::size_t>(std::get<2>(key));
+    }
+  };
+  using Opened = std::map<Key, Open>;
+
+  std::size_t frames_of_one(const Closed& from) const {
+    return std::min(most_frames, std::max<std::size_t>(1, kMostPixelBytes / from.plane_bytes()));
+  }
+
+  void close(Opened::iterator which, bool of_several_sizes) {
+    closed.push_back({which->first, std::move(which->second), of_several_sizes, false, false, {}, 0});
+    open.erase(which);
+  }
+
   const Study& study;
   const std::string key;
-  std::map<Key, std::vector<Frame>> instances;
+  const std::size_t most_frames;
+  Opened open;
+  std::list<Closed> closed;
   std::map<std::string, std::int64_t> numbers;  // of instances, by series
+  std::int64_t forgotten = 0;                   // the highest number of series that are no longer among them
   std::size_t bytes = 0;
+
+  std::int64_t next_number(const std::string& series) {
+    constexpr std::size_t kMostKnown = 4096;
+    if (numbers.size() >= kMostKnown && !numbers.contains(series))
+      for (const auto& [each, number] : std::exchange(numbers, {})) forgotten = std::max(forgotten, number);
+    return ++numbers.try_emplace(series, forgotten).first->second;
+  }
 };
 
-EnhancedImages::EnhancedImages(const Reconstruction& of) : impl_(std::make_unique<Impl>(of)) {}
+namespace {
+
+/// The frames of all parts, in the order in which these came.
+std::vector<Frame> frames_of(std::vector<std::shared_ptr<const ImagePart>>&& parts, std::size_t planes) {
+  std::vector<Frame> frames;
+  frames.reserve(planes);
+  for (auto& part : parts)
+    for (std::size_t z = 0; z < part->head().matrix_size[2]; ++z) {
+      Frame frame;
+      frame.of = part;
+      frame.z = z;
+      frame.place = plane_geometry(part->head(), z);
+      frame.along_normal = along_normal(frame.place);
+      frames.push_back(std::move(frame));
+    }
+  parts = {};
+  return frames;
+}
+
+}  // namespace
+
+EnhancedImages::EnhancedImages(const Reconstruction& of, std::size_t most_frames)
+    : impl_(std::make_unique<Impl>(of, most_frames)) {}
 EnhancedImages::~EnhancedImages() = default;
 EnhancedImages::EnhancedImages(EnhancedImages&&) noexcept = default;
 
@@ -349,47 +408,82 @@ void EnhancedImages::add(const Image& image) {
   const Reconstruction of{impl_->study, impl_->key};
   plane_geometry(image.head, 0);
   const std::vector<Part> parts = parts_of(image.head);
+  const auto meta = std::make_shared<const Meta>(image.attributes);
   std::vector<std::shared_ptr<const ImagePart>> made;
   for (std::size_t channel = 0; channel < image.head.channels; ++channel)
     for (const Part part : parts)
-      made.push_back(
-          std::make_shared<const ImagePart>(image, of, channel, part, parts.size() == 1, "series of Enhanced MR"));
-  for (const auto& part : made) {
-    auto& frames = impl_->instances[{part->series_uid(), image.head.matrix_size[1], image.head.matrix_size[0]}];
-    for (std::size_t z = 0; z < image.head.matrix_size[2]; ++z) {
-      Frame frame;
-      frame.of = part;
-      frame.z = z;
-      frame.place = plane_geometry(image.head, z);
-      frame.along_normal = along_normal(frame.place);
-      frames.push_back(std::move(frame));
-    }
-    impl_->bytes += part->pixels().stored.size() * sizeof(std::uint16_t);
+      made.push_back(std::make_shared<const ImagePart>(image, of, meta, channel, part, parts.size() == 1,
+                                                       "series of Enhanced MR"));
+  const std::size_t planes = image.head.matrix_size[2], bytes = bytes_of(image) / std::max<std::size_t>(1, made.size());
+  for (auto& part : made) {
+    const Impl::Key key{part->series_uid(), image.head.matrix_size[1], image.head.matrix_size[0]};
+    if (const auto full = impl_->open.find(key);
+        full != impl_->open.end() && full->second.planes + planes > impl_->most_frames)
+      impl_->close(full, false);
+    Impl::Open& to = impl_->open[key];
+    to.parts.push_back(std::move(part));
+    to.planes += planes;
+    to.bytes += bytes;
+    impl_->bytes += bytes;
   }
 }
 
-std::size_t EnhancedImages::bytes() const { return impl_->bytes; }
-bool EnhancedImages::empty() const { return impl_->instances.empty(); }
+std::size_t EnhancedImages::bytes_of(const Image& image) {
+  const ImageHeader& head = image.head;
+  const std::size_t planes = head.matrix_size[2], voxels = planes * head.matrix_size[1] * head.matrix_size[0];
+  // A part beside its pixels: its place in its list, where that has grown to twice what is in it, two texts, and what
+  // the allocator adds; and a list of its own, where it is the only part of its series.
+  constexpr std::size_t kPart = sizeof(ImagePart) + sizeof(Impl::Key) + sizeof(Impl::Open) + 512, kFaults = 8;
+  const std::size_t part = kPart + voxels * sizeof(std::uint16_t) + planes * kFaults;
+  const std::size_t parts = parts_of(head).size() * head.channels;
+  return parts * (part + (sizeof(Meta) + Meta::bytes_of(image.attributes)) / std::max<std::size_t>(1, parts));
+}
 
-void EnhancedImages::finish(const std::function<void(Instance&&)>& give) {
-  auto instances = std::exchange(impl_->instances, {});
-  impl_->bytes = 0;
+std::size_t EnhancedImages::bytes() const { return impl_->bytes; }
+bool EnhancedImages::empty() const { return impl_->open.empty(); }
+bool EnhancedImages::has_closed() const { return !impl_->closed.empty(); }
+
+void EnhancedImages::close() {
   std::map<std::string, std::size_t> sizes;
-  for (const auto& [key, frames] : instances) ++sizes[std::get<0>(key)];
-  for (auto& [key, frames] : instances) {
-    const auto& [series, rows, columns] = key;
-    const bool echoes = arrange(frames);
-    const std::size_t most = std::max<std::size_t>(
-        1,
-        kMostPixelBytes / (sizeof(std::uint16_t) * static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns)));
-    for (std::size_t begin = 0; begin < frames.size(); begin += most) {
-      Instance one = instance_of(std::span<const Frame>(frames).subspan(begin, std::min(most, frames.size() - begin)),
-                                 echoes, ++impl_->numbers[series]);
-      if (sizes[series] > 1) one.name += fmt::format("_{}x{}", columns, rows);
-      if (frames.size() > most) one.name += fmt::format("_{}", begin / most + 1);
-      give(std::move(one));
-    }
+  for (const auto& [key, open] : impl_->open) ++sizes[std::get<0>(key)];
+  while (!impl_->open.empty()) {
+    const auto first = impl_->open.begin();
+    impl_->close(first, sizes[std::get<0>(first->first)] > 1);
   }
+}
+
+std::size_t EnhancedImages::bytes_to_make() const {
+  if (impl_->closed.empty()) return 0;
+  const Impl::Closed& from = impl_->closed.front();
+  // Pixels lie in three places; the library takes some 10 KB for what a frame says.
+  constexpr std::size_t kCopies = 3, kFrame = 10 << 10;
+  return std::min(impl_->frames_of_one(from), from.of.planes) * (kCopies * from.plane_bytes() + kFrame) +
+         from.of.planes * sizeof(Frame);
+}
+
+std::optional<Instance> EnhancedImages::next() {
+  while (!impl_->closed.empty()) {
+    Impl::Closed& from = impl_->closed.front();
+    if (!std::exchange(from.arranged, true)) {
+      from.frames = frames_of(std::move(from.of.parts), from.of.planes);
+      from.echoes = arrange(from.frames);
+    }
+    const auto& [series, rows, columns] = from.key;
+    if (from.begin >= from.frames.size()) {
+      impl_->bytes -= from.of.bytes;
+      impl_->closed.pop_front();
+      continue;
+    }
+    const std::size_t most = impl_->frames_of_one(from);
+    const std::size_t begin = from.begin, count = std::min(most, from.frames.size() - begin);
+    from.begin += count;
+    Instance one =
+        instance_of(std::span<const Frame>(from.frames).subspan(begin, count), from.echoes, impl_->next_number(series));
+    if (from.of_several_sizes) one.name += fmt::format("_{}x{}", columns, rows);
+    if (from.frames.size() > most) one.name += fmt::format("_{}", begin / most + 1);
+    return one;
+  }
+  return std::nullopt;
 }
 
 }  // namespace echotrain::protocol::dicom
@@ -399,17 +493,31 @@ void EnhancedImages::finish(const std::function<void(Instance&&)>& give) {
 namespace echotrain::protocol::dicom {
 
 struct EnhancedImages::Impl {};
-EnhancedImages::EnhancedImages(const Reconstruction& /*of*/) : impl_(std::make_unique<Impl>()) {}
+EnhancedImages::EnhancedImages(const Reconstruction& /*of*/, std::size_t /*most_frames*/)
+    : impl_(std::make_unique<Impl>()) {}
 EnhancedImages::~EnhancedImages() = default;
 EnhancedImages::EnhancedImages(EnhancedImages&&) noexcept = default;
 void EnhancedImages::add(const Image& /*image*/) {
   throw DicomError(
       "this program was built without DICOM: install DCMTK (Debian: libdcmtk-dev), then configure and build it again");
 }
+std::size_t EnhancedImages::bytes_of(const Image& /*image*/) { return 0; }
 std::size_t EnhancedImages::bytes() const { return 0; }
 bool EnhancedImages::empty() const { return true; }
-void EnhancedImages::finish(const std::function<void(Instance&&)>& /*give*/) {}
+void EnhancedImages::close() {}
+bool EnhancedImages::has_closed() const { return false; }
+std::size_t EnhancedImages::bytes_to_make() const { return 0; }
+std::optional<Instance> EnhancedImages::next() { return std::nullopt; }
 
 }  // namespace echotrain::protocol::dicom
 
 #endif
+
+namespace echotrain::protocol::dicom {
+
+void EnhancedImages::finish(const std::function<void(Instance&&)>& give) {
+  close();
+  while (std::optional<Instance> one = next()) give(std::move(*one));
+}
+
+}  // namespace echotrain::protocol::dicom

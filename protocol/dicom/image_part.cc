@@ -4,6 +4,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "protocol/data/meta.h"
 #include "protocol/dicom/image_part.h"
 
 namespace echotrain::protocol::dicom {
@@ -40,22 +45,73 @@ std::string code(std::string_view text) {
   return out;
 }
 
+constexpr std::string_view kImageType = "ImageType", kComments = "ImageComments";
+constexpr std::size_t kMostImageTypes = 16;
+constexpr std::size_t kLongestValue = 1024, kLongestComments = 4 * kLongestText;  // in bytes: more is never told
+constexpr std::uint64_t kMostToRead = 64 << 20;
+// Read here, and in image_part.h.
+constexpr std::array<std::string_view, 14> kTold{"SeriesDescription",
+                                                 "SeriesDescriptionAdditional",
+                                                 "SequenceDescriptionAdditional",
+                                                 kComments,
+                                                 "WindowCenter",
+                                                 "WindowWidth",
+                                                 "RescaleSlope",
+                                                 "RescaleIntercept",
+                                                 "EchoTime",
+                                                 "RepetitionTime",
+                                                 "InversionTime",
+                                                 "FlipAngle",
+                                                 "echotrain_not_finite_pixels",
+                                                 "echotrain_saturated_pixels"};
+
 }  // namespace
+
+Meta::Meta(const std::string& attributes) {
+  if (const std::uint64_t bytes = bytes_to_read_meta(attributes); bytes > kMostToRead)
+    throw DicomError(
+        fmt::format("an image's attributes take {} MiB to read, more than {}", bytes >> 20, kMostToRead >> 20));
+  for_each_meta(attributes, [&](std::string_view name, std::string_view value) {
+    if (name == kImageType) return add_types(value);
+    if (std::find(kTold.begin(), kTold.end(), name) == kTold.end() || !all(name).empty()) return;
+    values_.emplace_back(name, value.substr(0, name == kComments ? kLongestComments : kLongestValue));
+  });
+}
+
+void Meta::add_types(std::string_view text) {
+  std::size_t room = kMostImageTypes - all(kImageType).size();
+  for (std::size_t end = 0; room > 0 && end != std::string_view::npos; text.remove_prefix(end + 1)) {
+    end = text.find('\\');
+    std::string value = code(text.substr(0, end));
+    if (value.empty()) continue;
+    values_.emplace_back(kImageType, std::move(value));
+    --room;
+  }
+}
+
+std::size_t Meta::bytes_of(const std::string& attributes) {
+  // A value, its name and what the allocator adds, where the list has grown to twice what is in it. The shortest value
+  // has two characters, of an ImageType: X\.
+  constexpr std::size_t kValue = 2 * sizeof(std::pair<std::string, std::string>), kText = 48, kShortest = 2;
+  constexpr std::size_t kMost = (kValue + 2 * kText) * (kTold.size() + kMostImageTypes);
+  constexpr std::size_t kTexts = kTold.size() * kLongestValue + kLongestComments;
+  return std::min(kTexts, attributes.size()) + std::min(kMost, attributes.size() / kShortest * (kValue + 2 * kText));
+}
 
 std::string joined_text(const std::string& first, const std::string& second) {
   if (first.empty() || second.empty()) return first + second;
   return plain_text(first, kLongestText - second.size() - 2) + "; " + second;
 }
 
-ImagePart::ImagePart(const Image& image, const Reconstruction& of, std::size_t channel, Part part, bool only_part,
-                     std::string_view kind)
+ImagePart::ImagePart(const Image& image, const Reconstruction& of, std::shared_ptr<const Meta> meta,
+                     std::size_t channel, Part part, bool only_part, std::string_view kind)
     : head_(image.head),
       study_(of.study),
-      meta_(image.attributes),
+      meta_(std::move(meta)),
       channel_(channel),
       part_(part),
-      pixels_(stored_pixels(image, channel, part, meta_.number("RescaleSlope").value_or(1),
-                            meta_.number("RescaleIntercept").value_or(0))) {
+      pixels_(stored_pixels(image, channel, part, meta_->number("RescaleSlope").value_or(1),
+                            meta_->number("RescaleIntercept").value_or(0))) {
   if (head_.channels > 1) name_ += fmt::format("_c{:02}", channel);
   if (!only_part) name_ += fmt::format("_{}", name_of(part).word);
   series_uid_ = uid_of(fmt::format("{}\n{}\n{}\n{} {} {}", kind, of.key, +head_.image_series_index, channel,
@@ -76,7 +132,7 @@ std::string ImagePart::faults(std::size_t z) const {
   if (infinite > 0)
     found.push_back(fmt::format("infinite pixels, stored as the largest finite magnitude: {}", infinite));
   // A scan's image check has noted its findings, in the whole image.
-  const auto noted = [&](const char* attribute) { return meta_.number(attribute).value_or(0); };
+  const auto noted = [&](const char* attribute) { return meta_->number(attribute).value_or(0); };
   if (const double odd = noted("echotrain_not_finite_pixels"); odd > 0 && nan + infinite == 0)
     found.push_back(fmt::format("pixels of the image that were not finite before they got their type: {}", odd));
   if (const double cut = noted("echotrain_saturated_pixels"); cut > 0)
@@ -109,10 +165,10 @@ void ImagePart::add_patient(Elements& e) const {
 }
 
 std::string ImagePart::series_description() const {
-  std::string text = meta_.text("SeriesDescription");
+  std::string text = meta_->text("SeriesDescription");
   if (text.empty()) text = study_.series_description.empty() ? study_.protocol_name : study_.series_description;
   for (const char* more : {"SeriesDescriptionAdditional", "SequenceDescriptionAdditional"})
-    if (const std::string added = meta_.text(more); !added.empty()) text += (text.empty() ? "" : "_") + added;
+    if (const std::string added = meta_->text(more); !added.empty()) text += (text.empty() ? "" : "_") + added;
   if (!name_.empty()) text += fmt::format("{}{}", text.empty() ? "" : " ", name_.substr(1));
   return plain_text(text);
 }
@@ -138,7 +194,7 @@ void ImagePart::add_series(Elements& e) const {
 }
 
 std::optional<double> ImagePart::of_contrast(const char* attribute, const std::vector<double>& from) const {
-  if (const auto own = meta_.number(attribute)) return own;
+  if (const auto own = meta_->number(attribute)) return own;
   if (from.empty()) return std::nullopt;
   return from.size() == 1               ? from[0]
          : head_.contrast < from.size() ? std::optional<double>(from[head_.contrast])
@@ -146,15 +202,7 @@ std::optional<double> ImagePart::of_contrast(const char* attribute, const std::v
 }
 
 std::vector<std::string> ImagePart::image_type(const char* first) const {
-  std::vector<std::string> values;
-  for (const std::string& each : meta_.all("ImageType")) {
-    std::size_t begin = 0;
-    for (std::size_t end = 0; end != std::string::npos; begin = end + 1) {
-      end = each.find('\\', begin);
-      std::string value = code(each.substr(begin, end == std::string::npos ? end : end - begin));
-      if (!value.empty()) values.push_back(std::move(value));
-    }
-  }
+  std::vector<std::string> values = meta_->all(kImageType);
   if (values.size() < 2 || (values[0] != "ORIGINAL" && values[0] != "DERIVED"))
     values.insert(values.begin(), {first, "PRIMARY", name_of(part_).letter, "ND"});
   return values;
@@ -172,7 +220,7 @@ void ImagePart::add_pixel_module(Elements& e, bool is_signed) const {
 }
 
 std::pair<double, double> ImagePart::window() const {
-  const auto centre = meta_.number("WindowCenter"), width = meta_.number("WindowWidth");
+  const auto centre = meta_->number("WindowCenter"), width = meta_->number("WindowWidth");
   if (centre && width && *width > 0) return {*centre, *width};
   return {pixels_.centre, pixels_.width};
 }

@@ -5,14 +5,15 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "protocol/data/meta.h"
 #include "protocol/dicom/dicom_file.h"
 #include "protocol/dicom/elements.h"
 #include "protocol/dicom/plane_geometry.h"
@@ -20,10 +21,14 @@
 
 namespace echotrain::protocol::dicom {
 
-/// The meta attributes of one image.
+/// Those meta attributes of one image that its instances tell: the first value of each, but of ImageType the first 16
+/// codes. Long values are cut.
 class Meta {
  public:
-  explicit Meta(const std::string& attributes) : values_(meta_values(attributes)) {}
+  /// Throws DicomError where reading them would take more than 64 MiB.
+  explicit Meta(const std::string& attributes);
+  /// Returns the memory that they take at most [bytes].
+  static std::size_t bytes_of(const std::string& attributes);
 
   std::string text(std::string_view name) const {
     for (const auto& [key, value] : values_)
@@ -45,6 +50,8 @@ class Meta {
   }
 
  private:
+  void add_types(std::string_view text);  // the codes between its backslashes
+
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
@@ -56,10 +63,10 @@ std::string joined_text(const std::string& first, const std::string& second);
 /// A channel and a part (magnitude, phase, ...) of an image as a series has it. The study must outlive it.
 class ImagePart {
  public:
-  /// `only_part`: the image has no other parts. `kind` tells series of other classes apart. Throws DicomError as
-  /// stored_pixels() does.
-  ImagePart(const Image& image, const Reconstruction& of, std::size_t channel, Part part, bool only_part,
-            std::string_view kind = "series");
+  /// `meta` is the image's. `only_part`: the image has no other parts. `kind` tells series of other classes apart.
+  /// Throws DicomError as stored_pixels() does.
+  ImagePart(const Image& image, const Reconstruction& of, std::shared_ptr<const Meta> meta, std::size_t channel,
+            Part part, bool only_part, std::string_view kind = "series");
 
   const ImageHeader& head() const { return head_; }
   const Study& study() const { return study_; }
@@ -87,7 +94,7 @@ class ImagePart {
   /// PRIMARY, the part and ND before it.
   std::vector<std::string> image_type(const char* first = "ORIGINAL") const;
   /// Returns what the image says of itself.
-  std::string comments() const { return plain_text(meta_.text("ImageComments"), kLongestText); }
+  std::string comments() const { return plain_text(meta_->text("ImageComments"), kLongestText); }
   /// Returns one sentence for a reader where pixels of the plane are not what was computed: not numbers, infinite, cut.
   /// Empty where all are.
   std::string faults(std::size_t z) const;
@@ -99,7 +106,7 @@ class ImagePart {
 
   const ImageHeader head_;
   const Study& study_;
-  const Meta meta_;
+  const std::shared_ptr<const Meta> meta_;
   const std::size_t channel_;
   const Part part_;
   const StoredPixels pixels_;

@@ -9,6 +9,8 @@
 #include <limits>
 #include <utility>
 
+#include "gadgets/numerics/core/heap_account.h"
+#include "protocol/data/meta.h"
 #include "protocol/data/text.h"
 #include "protocol/dicom/dicom_file.h"
 #include "server/base/clock.h"
@@ -18,6 +20,10 @@ namespace {
 
 // A stop interrupts whatever a sender waits for, but for the opening of a connection.
 constexpr std::chrono::milliseconds kGoodbye{500}, kLook{5};
+// A client's turn ends after the step in which it has taken so long.
+constexpr std::chrono::milliseconds kTurn{50};
+// Making an object of so many takes 0.7 s of computing at most, and 80 MiB beside its pixels.
+constexpr std::size_t kMostFrames = 8192;
 
 std::vector<std::string> names_of(const std::vector<DicomPeer>& peers) {
   std::vector<std::string> names;
@@ -50,30 +56,51 @@ std::int64_t instance_number(const protocol::ImageHeader& head, const std::vecto
   return number > std::numeric_limits<std::int32_t>::max() - planes ? as_counted : number;
 }
 
-std::int64_t InstanceNumbers::take(std::int64_t wanted, std::int64_t count) {
-  auto after = given_.upper_bound(wanted);
-  const bool before_is_free = after == given_.begin() || std::prev(after)->second <= wanted;
-  if (!before_is_free || (after != given_.end() && after->first < wanted + count)) {
-    wanted = given_.rbegin()->second;
-    after = given_.end();
+std::int64_t InstanceNumbers::take(int series, std::int64_t wanted, std::int64_t count) {
+  if (given_.size() == kMostRanges)
+    for (const auto& [first, beyond] : std::exchange(given_, {})) lowest_ = std::max(lowest_, beyond);
+  wanted = std::max(wanted, lowest_);
+  auto after = given_.upper_bound({series, wanted});
+  // The range of the series that begins before the wanted one, or there; then the next.
+  const auto before = [&] {
+    return after != given_.begin() && std::prev(after)->first.first == series ? std::prev(after) : given_.end();
+  };
+  const auto next_begins_before = [&](std::int64_t end) {
+    return after != given_.end() && after->first < std::pair(series, end);
+  };
+  if ((before() != given_.end() && before()->second > wanted) || next_begins_before(wanted + count)) {
+    after = given_.upper_bound({series, std::numeric_limits<std::int64_t>::max()});
+    wanted = before()->second;
   }
   std::int64_t end = wanted + count;
-  if (after != given_.end() && after->first == end) {
+  if (next_begins_before(end + 1)) {
     end = after->second;
     after = given_.erase(after);
   }
-  if (after != given_.begin() && std::prev(after)->second == wanted)
-    std::prev(after)->second = end;
+  if (before() != given_.end() && before()->second == wanted)
+    before()->second = end;
   else
-    given_.emplace_hint(after, wanted, end);
+    given_.emplace_hint(after, std::pair(series, wanted), end);
   return wanted;
 }
 
 std::string DicomScan::add(const protocol::Image& image) { return output_.add(shared_from_this(), image); }
 
+std::size_t DicomScan::own_bytes() const {
+  constexpr std::size_t kTexts = 4096;  // of the study, each of which is short
+  const auto bytes_of = [](const std::vector<double>& numbers) { return numbers.capacity() * sizeof(double); };
+  const std::size_t keys = (enhanced_peers_.empty() ? 1 : 2) * key_.size() + study_.key.size();  // whole texts
+  return sizeof(DicomScan) + kTexts + keys + client_.size() + encodings_.size() * sizeof(protocol::Encoding) +
+         bytes_of(study_.tr_ms) + bytes_of(study_.te_ms) + bytes_of(study_.ti_ms) + bytes_of(study_.flip_deg);
+}
+
 DicomOutput::DicomOutput(const config::DicomOptions& options, std::shared_ptr<QueueMemory> memory,
                          const MakeDicomLink& links)
-    : options_(options), share_(std::move(memory)) {
+    : options_(options),
+      most_bytes_(static_cast<std::size_t>(options.queue_mib) << 20),
+      memory_(std::move(memory)),
+      queue_(most_bytes_),
+      share_(memory_) {
   const std::vector<DicomPeer> peers = read_peers(options);
   std::vector<std::unique_ptr<DicomLink>> made;
   for (const DicomPeer& peer : peers) made.push_back(links(peer));
@@ -107,9 +134,9 @@ bool DicomOutput::finish() {
   work_.notify_all();
   converter_.join();
   for (const auto& sender : senders_) sender->stop();
-  const Clock::time_point until = Clock::now() + kGoodbye;
+  const Clock::time_point over = Clock::now() + kGoodbye;
   const auto ended = [](const auto& sender) { return sender->stopped(); };
-  while (!std::all_of(senders_.begin(), senders_.end(), ended) && Clock::now() < until)
+  while (!std::all_of(senders_.begin(), senders_.end(), ended) && Clock::now() < over)
     std::this_thread::sleep_for(kLook);
   for (std::size_t i = 0; i < threads_.size(); ++i) {
     if (senders_[i]->stopped()) {
@@ -129,19 +156,21 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
   for (const std::string& peer : peers)
     if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
   if (all.empty()) return nullptr;
-  std::shared_ptr<DicomScan> scan(new DicomScan(*this, log));
+  std::shared_ptr<DicomScan> scan(new DicomScan(*this, log, memory_));
   for (std::string& peer : all) {
     const bool enhanced = std::any_of(senders_.begin(), senders_.end(),
                                       [&](const auto& sender) { return sender->name() == peer && sender->enhanced(); });
     (enhanced ? scan->enhanced_peers_ : scan->peers_).push_back(std::move(peer));
   }
   const std::string& client = owner.client.empty() ? owner.identity : owner.client;
+  scan->client_ = client;
   if (!client.empty()) scan->owner_ = spool_->owner(client);
   std::string whose = owner.data;
   if (whose.empty() && !owner.identity.empty()) whose = spool_->owner(owner.identity);
   scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion, whose);
   scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
-  scan->encodings_ = header.encodings;
+  if (!header.encodings.empty()) scan->encodings_ = {header.encodings.front()};  // instance_number() looks at no other
+  scan->share_.set(scan->own_bytes());
   // Whoever has it gives images; queue and converter have it by another owner, and so know when no more will come.
   DicomScan* const bare = scan.get();
   return {bare, [this, scan = std::move(scan)](DicomScan*) mutable { end(std::move(scan)); }};
@@ -152,25 +181,64 @@ void DicomOutput::end(std::shared_ptr<DicomScan> scan) {
   {
     const std::scoped_lock lock(mutex_);
     if (finished_) return;  // the converter gives what it has by itself
-    queue_.push_back({std::move(scan), std::nullopt});
+    put_in_line(Conversion(std::move(scan)));
   }
   work_.notify_one();
 }
 
-std::size_t DicomOutput::Waiting::spool_bytes() const {
+/// Puts work behind all else of its client. The lock is held, as for count().
+void DicomOutput::put_in_line(Conversion&& work) {
+  DicomScan& scan = *work.scan;
+  if (scan.in_line_++ == 0) work.bytes += scan.own_bytes();  // it lives as long as what waits
+  queue_.push(scan.client_, std::move(work));
+  count();
+}
+
+void DicomOutput::count() { share_.set(queue_.bytes() + kept_bytes_ + busy_bytes_); }
+
+/// What the converter takes beside what waits and what is kept, as long as this lives.
+class DicomOutput::Busy {
+ public:
+  Busy(DicomOutput& output, std::size_t bytes) : output_(output) { set(bytes); }
+  ~Busy() { set(0); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  void set(std::size_t bytes) {
+    const std::scoped_lock lock(output_.mutex_);
+    output_.busy_bytes_ = bytes;
+    output_.count();
+  }
+  DicomOutput& output_;
+};
+
+namespace {
+/// About what an image's files will take.
+std::size_t spool_bytes_of(const protocol::Image& image) {
   constexpr std::size_t kBesidesPixels = 4096;
-  if (!image) return 0;
-  const protocol::ImageHeader& head = image->head;
+  const protocol::ImageHeader& head = image.head;
   const bool is_short = head.data_type == ISMRMRD::ISMRMRD_USHORT || head.data_type == ISMRMRD::ISMRMRD_SHORT;
-  return image->pixels.bytes.size() / (is_short ? 1 : 2) +
+  return image.pixels.bytes.size() / (is_short ? 1 : 2) +
          kBesidesPixels * std::max<std::size_t>(1, head.matrix_size[2]);
 }
 
+/// What a channel of an image, as a file's pixels, takes; and while it is made: floats, magnitudes and copies.
+std::size_t stored_bytes_of(const protocol::Image& image) {
+  return image.pixels.bytes.size() / std::max<std::size_t>(1, image.head.channels);
+}
+std::size_t busy_bytes_of(const protocol::Image& image) {
+  return 6 * stored_bytes_of(image) + protocol::bytes_to_read_meta(image.attributes);
+}
+}  // namespace
+
 std::string DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Image& image) {
-  DicomScan& of = *scan;  // whoever adds has it, too
-  Waiting waiting{std::move(scan), image};
-  const std::size_t bytes = waiting.bytes();
-  std::size_t to_come = waiting.spool_bytes();
+  const numerics::HeapScope uncharged(nullptr);  // the queue counts what waits
+  DicomScan& of = *scan;                         // whoever adds has it, too
+  Conversion work(std::move(scan), image);
+  if (!of.enhanced_peers_.empty()) work.bytes += protocol::dicom::EnhancedImages::bytes_of(image);
+  const std::size_t in_spool = spool_bytes_of(image);
+  std::size_t to_come = in_spool;
   std::string trouble;
   {
     const std::scoped_lock lock(mutex_);
@@ -180,20 +248,18 @@ std::string DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Im
   const std::string why_not = no_room(of, to_come);
   {
     const std::scoped_lock lock(mutex_);
-    const bool alone = queued_bytes_ == kept_bytes_;
-    if (finishing_ || (!alone && queued_bytes_ + bytes > static_cast<std::size_t>(options_.queue_mib) << 20)) {
+    if (finishing_ || (!queue_.empty() && !queue_.fits(of.client_, work.bytes, kept_bytes_))) {
       dropped_ += of.peers_.size() + of.enhanced_peers_.size();
       const std::string why = fmt::format(
-          "an image is not sent to DICOM peers: {} MiB of images wait to be written to the spool (dicom.queue_mib)",
-          queued_bytes_ >> 20);
+          "an image is not sent to DICOM peers: {} MiB of images wait to be written to the spool, and what is left is "
+          "for others (dicom.queue_mib)",
+          (queue_.bytes() + kept_bytes_) >> 20);
       if (!std::exchange(of.told_full_, true)) of.log_.error("{}; further ones are only counted", why);
       return why + "; send the scan again later";
     }
-    of.waiting_bytes_ += waiting.spool_bytes();
+    of.waiting_bytes_ += in_spool;
     trouble = of.trouble_;
-    queue_.push_back(std::move(waiting));
-    queued_bytes_ += bytes;
-    share_.set(queued_bytes_);
+    put_in_line(std::move(work));
   }
   work_.notify_one();
   return trouble.empty() ? why_not : trouble;
@@ -212,75 +278,163 @@ void DicomOutput::convert_all() {
   for (;;) {
     work_.wait(lock, [this] { return finishing_ || !queue_.empty(); });
     if (queue_.empty()) break;
-    Waiting waiting = std::move(queue_.front());
-    queue_.pop_front();
-    const std::shared_ptr<DicomScan> scan = waiting.scan;
-    const std::size_t bytes = waiting.bytes(), done = waiting.spool_bytes();
-    lock.unlock();
-    convert(waiting);
-    waiting = {};  // lets the pixels go before they are counted as gone
-    lock.lock();
-    queued_bytes_ -= bytes;
-    share_.set(queued_bytes_);
-    if (scan->enhanced_peers_.empty()) scan->waiting_bytes_ -= done;
+    take_turn(lock);
   }
   lock.unlock();
-  for (const auto& scan : std::exchange(keeping_, {})) give_enhanced(*scan);
+  for (const auto& scan : std::exchange(keeping_, {}))
+    for (scan->enhanced_->close(); give_object(*scan);) {
+    }
 }
 
-void DicomOutput::convert(const Waiting& waiting) {
-  DicomScan& scan = *waiting.scan;
-  if (!waiting.image) {
-    keeping_.erase(waiting.scan);
-    return give_enhanced(scan);
+void DicomOutput::take_turn(std::unique_lock<std::mutex>& lock) {
+  const Clock::time_point until = Clock::now() + kTurn;
+  const std::string* const whose = queue_.whose();
+  while (queue_.whose() == whose) {
+    Conversion& work = queue_.front();
+    lock.unlock();
+    bool done = false;
+    do done = convert_some(work);
+    while (!done && Clock::now() < until);
+    lock.lock();
+    if (done) retire(work, lock);
+    if (Clock::now() < until) continue;
+    if (queue_.whose() == whose) queue_.pass();
+    return;
   }
-  if (!scan.enhanced_peers_.empty()) convert_enhanced(waiting.scan, *waiting.image);
-  if (scan.peers_.empty()) return;
+}
+
+void DicomOutput::retire(const Conversion& work, std::unique_lock<std::mutex>& lock) {
+  std::optional<Conversion> done = queue_.pop(work);
+  --done->scan->in_line_;
+  if (done->image && !done->framed) done->scan->waiting_bytes_ -= spool_bytes_of(*done->image);
+  lock.unlock();
+  done.reset();  // lets the pixels go before they are counted as gone
+  lock.lock();
+  count();
+}
+
+/// Takes one step, of an instance at most. Returns whether it was the last.
+bool DicomOutput::convert_some(Conversion& work) {
+  DicomScan& scan = *work.scan;
+  if (!work.image) {
+    keeping_.erase(work.scan);
+    if (!scan.enhanced_) return true;
+    scan.enhanced_->close();
+    return !give_object(scan);
+  }
+  if (scan.withdrawn_ && !work.framed && !work.files) {
+    drop(scan, scan.peers_.size() + scan.enhanced_peers_.size(), scan.told_gone_,
+         "an image is not sent to DICOM peers: its client has gone before the scan has ended");
+    return true;
+  }
+  if (!scan.enhanced_peers_.empty() && !std::exchange(work.framed, true)) {
+    keep_frames(work);
+    return false;
+  }
+  if (scan.enhanced_ && scan.enhanced_->has_closed()) {
+    give_object(scan);
+    return false;
+  }
+  return scan.peers_.empty() || !make_file(work);
+}
+
+/// Makes the next file of an image. False: there is none.
+bool DicomOutput::make_file(Conversion& work) {
+  DicomScan& scan = *work.scan;
   try {
-    const protocol::ImageHeader& head = waiting.image->head;
-    const std::int64_t number = scan.numbers_[head.image_series_index].take(
-        instance_number(head, scan.encodings_), std::max<std::int64_t>(1, head.matrix_size[2]));
-    protocol::dicom::to_dicom(*waiting.image, {scan.study_, scan.key_}, number,
-                              [&](protocol::dicom::Instance&& one) { spool(scan, scan.peers_, one.bytes); });
+    const protocol::ImageHeader& head = work.image->head;
+    const Busy busy(*this, busy_bytes_of(*work.image));
+    if (!work.files) {
+      constexpr std::size_t kBesidePixels = 64 << 10;  // what is told of the image, planes and parts
+      {
+        const std::scoped_lock lock(mutex_);
+        queue_.count_as(work, work.bytes + stored_bytes_of(*work.image) + scan.key_.size() + kBesidePixels);
+      }
+      const std::int64_t number = scan.numbers_.take(head.image_series_index, instance_number(head, scan.encodings_),
+                                                     std::max<std::int64_t>(1, head.matrix_size[2]));
+      scan.share_.set(scan.own_bytes() + scan.numbers_.bytes());
+      work.files.emplace(*work.image, protocol::dicom::Reconstruction{scan.study_, scan.key_}, number);
+    }
+    const std::optional<protocol::dicom::Instance> one = work.files->next();
+    if (one) spool(scan, scan.peers_, one->bytes);
+    return one.has_value();
   } catch (const std::exception& error) {
     fail(scan, scan.peers_.size(), error);
+    return false;
   }
 }
 
-void DicomOutput::convert_enhanced(const std::shared_ptr<DicomScan>& scan, const protocol::Image& image) {
+/// Adds an image to the objects of its scan.
+void DicomOutput::keep_frames(Conversion& work) {
   using protocol::dicom::EnhancedImages;
-  using protocol::dicom::Reconstruction;
-  if (!scan->enhanced_) scan->enhanced_ = std::make_unique<EnhancedImages>(Reconstruction{scan->study_, scan->key_});
-  const std::size_t before = scan->enhanced_->bytes();
-  try {
-    scan->enhanced_->add(image);
-  } catch (const std::exception& error) {
-    return fail(*scan, scan->enhanced_peers_.size(), error);
+  DicomScan& scan = *work.scan;
+  const std::size_t expected = EnhancedImages::bytes_of(*work.image);
+  {
+    const std::scoped_lock lock(mutex_);
+    queue_.count_as(work, work.bytes - expected);
+    scan.framed_bytes_ += spool_bytes_of(*work.image);
   }
-  keeping_.insert(scan);
-  keep(before, scan->enhanced_->bytes());
-  if (kept_bytes_ > (static_cast<std::size_t>(options_.queue_mib) << 20) / 2) give_enhanced(*scan);
+  const Busy busy(*this, busy_bytes_of(*work.image));
+  try {
+    if (!scan.enhanced_)
+      scan.enhanced_ =
+          std::make_unique<EnhancedImages>(protocol::dicom::Reconstruction{scan.study_, scan.key_}, kMostFrames);
+    const std::size_t before = scan.enhanced_->bytes();
+    scan.enhanced_->add(*work.image);
+    keep(before, scan.enhanced_->bytes());
+  } catch (const std::exception& error) {
+    return fail(scan, scan.enhanced_peers_.size(), error);
+  }
+  keeping_.insert(work.scan);
+  close_largest();
 }
 
-void DicomOutput::give_enhanced(DicomScan& scan) {
-  if (!scan.enhanced_ || scan.enhanced_->empty()) return;
+/// Where what is kept is more than half of the queue, closes objects of the client that keeps most, its largest scan
+/// first: another's object goes on.
+void DicomOutput::close_largest() {
+  std::map<std::string, std::size_t> of_client;
+  std::size_t all = 0;
+  for (const auto& scan : keeping_) {
+    of_client[scan->client_] += scan->enhanced_->bytes();
+    all += scan->enhanced_->bytes();
+  }
+  if (all <= most_bytes_ / 2) return;
+  const auto order = [&](const auto& scan) { return std::pair(of_client[scan->client_], scan->enhanced_->bytes()); };
+  const auto largest = std::max_element(keeping_.begin(), keeping_.end(),
+                                        [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  const std::scoped_lock lock(mutex_);
+  ++(*largest)->in_line_;
+  queue_.push_front((*largest)->client_, Conversion(*largest));
+  count();
+  keeping_.erase(largest);
+}
+
+/// Gives an object of those that a scan has closed. False: there is none.
+bool DicomOutput::give_object(DicomScan& scan) {
   const std::size_t before = scan.enhanced_->bytes();
+  bool given = true;
+  const Busy busy(*this, scan.enhanced_->bytes_to_make());
   try {
-    scan.enhanced_->finish([&](protocol::dicom::Instance&& one) { spool(scan, scan.enhanced_peers_, one.bytes); });
+    const std::optional<protocol::dicom::Instance> one = scan.enhanced_->next();
+    given = one.has_value();
+    if (given) spool(scan, scan.enhanced_peers_, one->bytes);
   } catch (const std::exception& error) {
     fail(scan, scan.enhanced_peers_.size(), error);
   }
-  keep(before, scan.enhanced_->bytes());
+  const std::size_t after = scan.enhanced_->bytes();
+  keep(before, after);
   const std::scoped_lock lock(mutex_);
-  scan.waiting_bytes_ = 0;
+  const double left = before > 0 ? static_cast<double>(after) / static_cast<double>(before) : 0;
+  const std::size_t framed = static_cast<std::size_t>(static_cast<double>(scan.framed_bytes_) * left);
+  scan.waiting_bytes_ -= std::exchange(scan.framed_bytes_, framed) - framed;
+  return given;
 }
 
 /// Counts what a scan keeps in memory.
 void DicomOutput::keep(std::size_t before, std::size_t after) {
   const std::scoped_lock lock(mutex_);
   kept_bytes_ = kept_bytes_ - before + after;
-  queued_bytes_ = queued_bytes_ - before + after;
-  share_.set(queued_bytes_);
+  count();
 }
 
 void DicomOutput::fail(DicomScan& scan, std::size_t images, const std::exception& error) {
@@ -324,7 +478,7 @@ std::uint64_t DicomOutput::dropped() const {
 
 std::size_t DicomOutput::queued_bytes() const {
   const std::scoped_lock lock(mutex_);
-  return queued_bytes_;
+  return queue_.bytes() + kept_bytes_;
 }
 
 }  // namespace echotrain::server

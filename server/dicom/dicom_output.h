@@ -1,9 +1,10 @@
 // The DICOM output sends the images of scans to DICOM peers.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "config/server_options.h"
@@ -21,6 +23,7 @@
 #include "server/base/image_sink.h"
 #include "server/base/log.h"
 #include "server/base/queue_memory.h"
+#include "server/dicom/conversion_queue.h"
 #include "server/dicom/link.h"
 #include "server/dicom/sender.h"
 #include "server/dicom/spool.h"
@@ -29,19 +32,27 @@ namespace echotrain::server {
 
 class DicomOutput;
 
-/// The InstanceNumbers that a series has given out.
+/// The InstanceNumbers that the series of a scan have given out.
 class InstanceNumbers {
  public:
-  /// Gives `count` numbers in a row that no other instance has, and returns the first: `wanted` if that is possible,
-  /// else the lowest beyond all that were given.
-  std::int64_t take(std::int64_t wanted, std::int64_t count);
+  static constexpr std::size_t kMostRanges = 4096;
+
+  /// Gives `count` numbers in a row that no other instance of the series has, and returns the first: `wanted` if that
+  /// is possible, else the lowest beyond all that it has given. After kMostRanges ranges, of all series together, none
+  /// gives a number up to the highest of these any more.
+  std::int64_t take(int series, std::int64_t wanted, std::int64_t count);
+  std::size_t bytes() const { return given_.size() * kNode; }  ///< memory that they take
 
  private:
-  std::map<std::int64_t, std::int64_t> given_;  // first -> beyond the last; neighbours are joined
+  static constexpr std::size_t kNode = 80;  // of a map, with what the allocator adds
+  using Given = std::map<std::pair<int, std::int64_t>, std::int64_t>;
+  Given given_;  // (series, first): beyond the last; neighbours are joined
+  std::int64_t lowest_ = std::numeric_limits<std::int64_t>::min();
 };
 
 /// The images of one scan on their way to peers. Thread-safe. Peers that take multi-frame objects get them when its
-/// last owner lets it go, or when its images fill half of the queue.
+/// last owner lets it go, when an object is full, or when all that is kept fills half of the queue and its client keeps
+/// most of it.
 class DicomScan final : public ImageSink, public std::enable_shared_from_this<DicomScan> {
  public:
   /// Takes an image, without waiting for anything; its pixels stay where they are until they are written. Where the
@@ -49,23 +60,35 @@ class DicomScan final : public ImageSink, public std::enable_shared_from_this<Di
   /// where nothing else waits. Returns that, or that the spool has no room for what this scan has in the queue, or what
   /// became of an earlier image: the call does not wait for the disk to learn what becomes of this one.
   std::string add(const protocol::Image& image) override;
+  /// What waits in the queue is not sent, but for an image of which files are being made; objects for peers that take
+  /// these hold what was before it.
+  void withdraw() override { withdrawn_ = true; }
 
  private:
   friend class DicomOutput;
-  DicomScan(DicomOutput& output, SessionLog log) : output_(output), log_(std::move(log)) {}
+  DicomScan(DicomOutput& output, SessionLog log, std::shared_ptr<QueueMemory> memory)
+      : output_(output), log_(std::move(log)), share_(std::move(memory)) {}
+  std::size_t own_bytes() const;
 
   DicomOutput& output_;
   SessionLog log_;
   std::vector<std::string> peers_, enhanced_peers_;
   protocol::dicom::Study study_;
-  std::string key_;    // of the reconstruction
-  std::string owner_;  // of its files in the spool
+  std::string key_;     // of the reconstruction
+  std::string client_;  // whose turn it is when this is converted
+  std::string owner_;   // of its files in the spool
   std::vector<protocol::Encoding> encodings_;
-  std::map<std::uint16_t, InstanceNumbers> numbers_;                // of each series; the converter's
+  std::atomic<bool> withdrawn_ = false;
+  InstanceNumbers numbers_;                                         // the converter's
   std::unique_ptr<protocol::dicom::EnhancedImages> enhanced_;       // the converter's
-  bool told_full_ = false, told_bad_ = false, told_spool_ = false;  // the converter's, but for the first
-  std::size_t waiting_bytes_ = 0;  // about what its images in the queue, and in `enhanced_`, will take in the spool
-  std::string trouble_;            // of images before; as the former, by the output's mutex
+  bool told_bad_ = false, told_spool_ = false, told_gone_ = false;  // the converter's
+  // The output's mutex guards these.
+  bool told_full_ = false;
+  std::size_t in_line_ = 0;  // pieces of work
+  std::size_t waiting_bytes_ = 0,
+              framed_bytes_ = 0;  // about what its images will take in the spool; those in `enhanced_`
+  std::string trouble_;           // of images before
+  QueueMemory::Share share_;      // of its own bytes; the converter's
 };
 
 /// Returns the InstanceNumber of an image's first plane: its rank by set, contrast, average, repetition, phase and
@@ -73,7 +96,8 @@ class DicomScan final : public ImageSink, public std::enable_shared_from_this<Di
 /// where a counter is beyond its limit, or the number would be beyond 2^31.
 std::int64_t instance_number(const protocol::ImageHeader& head, const std::vector<protocol::Encoding>& encodings);
 
-/// Turns images into DICOM files in the spool on one thread, and sends them on one thread for each peer.
+/// Turns images into DICOM files in the spool on one thread, by turns of clients, and sends them on one thread for each
+/// peer.
 class DicomOutput final : public ImageSinks {
  public:
   /// Throws as read_peers(), Spool and `links` do. What waits in memory is counted in `memory`.
@@ -106,35 +130,39 @@ class DicomOutput final : public ImageSinks {
 
  private:
   friend class DicomScan;
-  struct Waiting {
-    std::shared_ptr<DicomScan> scan;
-    std::optional<protocol::Image> image;  // nothing: the scan has ended
-    std::size_t bytes() const { return image ? image->pixels.bytes.size() + image->attributes.size() : 0; }
-    std::size_t spool_bytes() const;  // about what its files will take
-  };
   std::string add(std::shared_ptr<DicomScan> scan, const protocol::Image& image);
   std::string no_room(const DicomScan& scan, std::size_t bytes) const;
   void drop(DicomScan& scan, std::size_t images, bool& told, const std::string& what);
-  void convert_all();
   void end(std::shared_ptr<DicomScan> scan);
-  void convert(const Waiting& waiting);
-  void convert_enhanced(const std::shared_ptr<DicomScan>& scan, const protocol::Image& image);
-  void give_enhanced(DicomScan& scan);
+  void put_in_line(Conversion&& work);
+  void count();
+  class Busy;
+  void convert_all();
+  void take_turn(std::unique_lock<std::mutex>& lock);
+  void retire(const Conversion& work, std::unique_lock<std::mutex>& lock);
+  bool convert_some(Conversion& work);
+  bool make_file(Conversion& work);
+  void keep_frames(Conversion& work);
+  void close_largest();
+  bool give_object(DicomScan& scan);
   void fail(DicomScan& scan, std::size_t images, const std::exception& error);
   void keep(std::size_t before, std::size_t after);
   void spool(DicomScan& scan, const std::vector<std::string>& peers, const std::string& bytes);
 
   const config::DicomOptions options_;
+  const std::size_t most_bytes_;  // in memory
+  const std::shared_ptr<QueueMemory> memory_;
   std::shared_ptr<Spool> spool_;
   std::vector<std::shared_ptr<DicomSender>> senders_;
   std::vector<std::thread> threads_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_;
-  std::deque<Waiting> queue_;
-  std::size_t queued_bytes_ = 0, kept_bytes_ = 0;  // kept for multi-frame objects; counted among those queued
-  std::set<std::shared_ptr<DicomScan>> keeping_;   // the converter's
-  QueueMemory::Share share_;                       // of queued_bytes_
+  ConversionQueue queue_;
+  std::size_t kept_bytes_ = 0;                    // for multi-frame objects
+  std::size_t busy_bytes_ = 0;                    // while something is made
+  std::set<std::shared_ptr<DicomScan>> keeping_;  // frames of objects that are not closed; the converter's
+  QueueMemory::Share share_;                      // of all three
   std::uint64_t dropped_ = 0;
   bool finishing_ = false, finished_ = false, all_ended_ = true;
   std::thread converter_;

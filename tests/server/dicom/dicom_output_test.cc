@@ -1,6 +1,7 @@
 #include "server/dicom/dicom_output.h"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <set>
@@ -76,14 +77,37 @@ TEST(DicomOutput, NumbersImagesByTheirCountersWhateverTheirOrder) {
 
 TEST(DicomOutput, NoTwoInstancesOfASeriesHaveOneNumber) {
   InstanceNumbers numbers;
-  EXPECT_EQ(numbers.take(3, 2), 3);  // 3, 4
-  EXPECT_EQ(numbers.take(1, 1), 1);  // whatever the order
-  EXPECT_EQ(numbers.take(2, 1), 2);
-  EXPECT_EQ(numbers.take(1, 1), 5);  // beyond all
-  EXPECT_EQ(numbers.take(10, 5), 10);
-  EXPECT_EQ(numbers.take(9, 2), 15);  // 10 is taken
-  EXPECT_EQ(numbers.take(6, 4), 6);
-  EXPECT_EQ(numbers.take(12, 1), 17);
+  EXPECT_EQ(numbers.take(7, 2, 1), 2);
+  EXPECT_EQ(numbers.take(8, 3, 2), 3);  // 3, 4
+  EXPECT_EQ(numbers.take(8, 1, 1), 1);  // whatever the order
+  EXPECT_EQ(numbers.take(8, 2, 1), 2);
+  EXPECT_EQ(numbers.take(8, 1, 1), 5);  // beyond all
+  EXPECT_EQ(numbers.take(9, 6, 7), 6);
+  EXPECT_EQ(numbers.take(8, 10, 5), 10);
+  EXPECT_EQ(numbers.take(8, 9, 2), 15);  // 10 is taken
+  EXPECT_EQ(numbers.take(8, 6, 4), 6);
+  EXPECT_EQ(numbers.take(8, 12, 1), 17);
+  EXPECT_EQ(numbers.take(7, 1, 2), 3) << "as 2 is taken";
+}
+
+TEST(DicomOutput, NumbersOfManyRangesTakeLittleMemory) {
+  InstanceNumbers numbers;
+  constexpr std::int64_t kMany = 100000;
+  [[maybe_unused]] const std::uint64_t before = ::mallinfo2().uordblks;
+  std::map<int, std::set<std::int64_t>> given;
+  std::uint64_t most = 0;
+  for (std::int64_t i = 0; i < kMany; ++i) {
+    const int series = static_cast<int>(i % 1000);
+    ASSERT_TRUE(given[series].insert(numbers.take(series, 10 * i, 1)).second);
+    most = std::max<std::uint64_t>(most, numbers.bytes());
+  }
+  EXPECT_LE(most, InstanceNumbers::kMostRanges * 100);
+  constexpr std::int64_t kForgotten = kMany - kMany % std::int64_t{InstanceNumbers::kMostRanges};
+  EXPECT_EQ(numbers.take(5, 5, 1), 10 * (kForgotten - 1) + 1) << "beyond all that was forgotten";
+  given.clear();
+#ifndef ECHOTRAIN_SANITIZED
+  EXPECT_GE(numbers.bytes(), ::mallinfo2().uordblks - before);
+#endif
 }
 
 /// The values of an element of explicit little endian, in the order of the files: by PS3.5 7.1.2, without a library.
@@ -208,6 +232,23 @@ TEST(DicomOutput, ImagesOfEqualCountersHaveNumbersOfTheirOwn) {
   EXPECT_EQ(values_of(peers.a->stored(), kNumber), (std::vector<std::string>{"1", "2", "3"}));
 }
 
+TEST(DicomOutput, TellsSixteenCodesOfALongImageType) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  DicomOutput output(options_of(folder), std::make_shared<QueueMemory>(1 << 20), peers.links());
+  protocol::Image image = an_image();
+  std::string type = "DERIVED\\PRIMARY";
+  for (int i = 0; i < 30'000; ++i) type += "\\x";
+  image.attributes =
+      "<ismrmrdMeta><meta><name>ImageType</name><value>" + type + "</value><value>Y</value></meta></ismrmrdMeta>";
+  EXPECT_EQ(output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd")->add(image), "");
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
+  std::string told = "DERIVED\\PRIMARY";
+  for (int i = 2; i < 16; ++i) told += "\\X";
+  EXPECT_EQ(values_of(peers.a->stored(), std::string("\x08\0\x08\0CS", 6)), std::vector<std::string>{told});
+}
+
 TEST(DicomOutput, SendsEachImageToThePeersOfThePipelineAndOfTheOptions) {
   if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
   const SpoolFolder folder;
@@ -248,6 +289,64 @@ TEST(DicomOutput, TakesNoMoreThanItsQueueHoldsAndNeverWaits) {
   EXPECT_LT(taken, kMany);
   EXPECT_THAT(trouble, HasSubstr("(dicom.queue_mib)"));
   EXPECT_EQ(output.dropped(), 1U);
+}
+
+/// An image of so many planes, each of which becomes a file.
+protocol::Image planes(std::uint16_t count) {
+  protocol::Image image = an_image(2);
+  image.head.matrix_size[2] = count;
+  image.pixels = protocol::Payload::take(std::vector<std::uint16_t>(std::size_t{4} * count, 7));
+  return image;
+}
+
+TEST(DicomOutput, TinyImagesCountWithAllThatTheyTake) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  config::DicomOptions options = options_of(folder);
+  options.queue_mib = 1;
+  DicomOutput output(options, nullptr, peers.links());
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
+  EXPECT_EQ(scan->add(planes(200)), "") << "the converter has to do";
+  const protocol::Image tiny = an_image(1);
+  constexpr int kMany = 5000;  // their pixels are 10 KB
+  int taken = 0;
+  while (taken < kMany && scan->add(tiny).find("(dicom.queue_mib)") == std::string::npos) ++taken;
+  EXPECT_LT(taken, kMany);
+  scan->withdraw();
+}
+
+TEST(DicomOutput, ConvertsByTurnsOfClients) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  peers.a->hang();
+  DicomOutput output(options_of(folder), nullptr, peers.links());
+  const auto many = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", {"token:mr1"});
+  const auto one = output.scan(SessionLog(2), {"b"}, {}, "pipeline", "two.mrd", {"token:mr2"});
+  constexpr std::uint64_t kImages = 20, kPlanes = 200;
+  for (std::uint64_t i = 0; i < kImages; ++i) EXPECT_EQ(many->add(planes(kPlanes)), "");
+  EXPECT_EQ(one->add(an_image()), "");
+  EXPECT_TRUE(comes_true([&] { return peers.b->stored().size() == 1; }));
+  EXPECT_LT(output.status()[0].waiting.files, kPlanes) << "the first image of the other client is still written";
+  many->withdraw();
+}
+
+TEST(DicomOutput, WhatWaitsOfAClientThatHasGoneLeavesTheQueue) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  DicomOutput output(options_of(folder), nullptr, peers.links());
+  const auto gone = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", {"token:mr1"});
+  const auto stays = output.scan(SessionLog(2), {"b"}, {}, "pipeline", "two.mrd", {"token:mr1"});
+  EXPECT_EQ(gone->add(planes(200)), "");
+  EXPECT_TRUE(comes_true([&] { return !peers.a->stored().empty(); })) << "it has begun";
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(gone->add(an_image()), "");
+  EXPECT_EQ(stays->add(an_image()), "");
+  gone->withdraw();
+  EXPECT_TRUE(comes_true([&] { return output.queued_bytes() == 0; }));
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 200 && peers.b->stored().size() == 1; }));
+  EXPECT_EQ(output.dropped(), 10U);
 }
 
 /// A peer is away, and a client has many images for it: another one's are sent when it is back.
@@ -338,6 +437,35 @@ TEST(DicomOutput, WritesWhatItKeepsWhenItEndsAndWhenItIsMuch) {
     EXPECT_TRUE(output.finish());
     EXPECT_EQ(output.status()[0].waiting.files, 2U);
   }
+}
+
+TEST(DicomOutput, NoClientsObjectIsSplitForAnotherThatKeepsMore) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  config::DicomOptions options = options_of(folder);
+  options.peers = {"a=A@host:104/enhanced", "b=B@host:104/enhanced"};
+  options.queue_mib = 1;
+  DicomOutput output(options, nullptr, peers.links());
+  const auto many = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", {"token:mr1"});
+  auto few = output.scan(SessionLog(2), {"b"}, {}, "pipeline", "two.mrd", {"token:mr2"});
+  std::size_t kept = 0;
+  const auto add = [&](DicomScan& scan, std::uint16_t side) {
+    const bool is_added = scan.add(an_image(side)).empty();
+    kept += protocol::dicom::EnhancedImages::bytes_of(an_image(side));
+    return is_added && comes_true([&] { return output.queued_bytes() == kept || !peers.a->stored().empty(); });
+  };
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(add(*many, 252));  // 496 KiB: half of the queue are 512
+  EXPECT_EQ(peers.a->stored().size(), 0U);
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(add(*few, 64));  // 8 KiB each
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
+  EXPECT_EQ(peers.b->stored().size(), 0U);
+  few.reset();
+  EXPECT_TRUE(comes_true([&] { return peers.b->stored().size() == 1; }));
+  const std::string frames("\x28\0\x08\0IS", 6);  // Number of Frames
+  EXPECT_EQ(values_of(peers.a->stored(), frames), std::vector<std::string>{"4"});
+  EXPECT_EQ(values_of(peers.b->stored(), frames), std::vector<std::string>{"8"});
+  EXPECT_EQ(output.dropped(), 0U);
 }
 
 TEST(DicomOutput, DropsWhatCannotBeToldInDicomAndGoesOn) {
