@@ -191,7 +191,7 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
     const bool complete = server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO);
     const bool broken = environment.readiness->state() == server::Readiness::State::broken;
     if (environment.captures) environment.captures->finish();
-    if (environment.sinks) environment.sinks->finish();
+    if (environment.sinks) environment.sinks->finish(server::Clock::time_point::max());
     std::fflush(nullptr);
     std::_Exit(broken ? server::Server::kBrokenStatus : complete ? EXIT_SUCCESS : kFailed);  // as below
   }

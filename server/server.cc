@@ -172,7 +172,7 @@ Server::End Server::run() {
   helpers.clear();
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server
   // Images that wait for peers are on the disk then.
-  if (environment_.sinks) environment_.sinks->finish();
+  if (environment_.sinks) environment_.sinks->finish(over_);
   forced_exit_.disarm();
   broken_exit_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
@@ -254,6 +254,7 @@ void Server::stop() {
 void Server::close_down() {
   if (std::exchange(closing_, true)) return;
   const Clock::duration allowed = seconds(environment_.options.shutdown_timeout_s);
+  over_ = Clock::now() + allowed + kGoodbye / 2;
   if (owns_process_) arm(forced_exit_);
   patience_.expires_after(allowed);
   patience_.async_wait([this](const error_code& cancelled) {

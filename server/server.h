@@ -85,6 +85,8 @@ class Server {
   bool closing_ = false;       // on control_
   bool ended_ = false;         // on control_
   bool owns_process_ = false;  // set before run()
+  /// When a server that closes down is to be at its end; on control_.
+  Clock::time_point over_ = Clock::time_point::max();
   /// The progress of threads that work beside the sessions; none where one hangs, or where there is none; on control_.
   std::optional<numerics::ProgressAge> warm_up_progress_;
   SystemdService systemd_service_;  // on control_

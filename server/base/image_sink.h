@@ -7,6 +7,7 @@
 
 #include "protocol/data/header.h"
 #include "protocol/data/messages.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 
 namespace echotrain::server {
@@ -37,9 +38,9 @@ class ImageSinks {
   virtual std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
                                           const protocol::Header& header, const std::string& pipeline_text,
                                           const std::string& occasion, const ImageOwner& owner) = 0;
-  /// Saves the waiting images. Returns false when that leaves a thread behind: the process should end without waiting
-  /// for it.
-  virtual bool finish() = 0;
+  /// Saves the waiting images, as many as that can be until a time. Returns false when that leaves a thread behind: the
+  /// process should end without waiting for it.
+  virtual bool finish(Clock::time_point until) = 0;
 };
 
 }  // namespace echotrain::server

@@ -67,4 +67,9 @@ Conversion ConversionQueue::pop(const Conversion& work) {
   return out;
 }
 
+void ConversionQueue::each(const std::function<void(const Conversion&)>& look) const {
+  for (const auto& [client, line] : lines_)
+    for (const Conversion& work : line.work) look(work);
+}
+
 }  // namespace echotrain::server

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -52,6 +53,8 @@ class ConversionQueue {
   void count_as(Conversion& work, std::size_t bytes);
   /// Takes that client's work out. Its turn ends where that was its last.
   Conversion pop(const Conversion& work);
+  /// Shows all that is in line.
+  void each(const std::function<void(const Conversion&)>& look) const;
   /// Points to that client, as long as it has something in line. Null: nobody has.
   const std::string* whose() const { return turns_.empty() ? nullptr : &turns_.front()->first; }
   /// Ends that client's turn.

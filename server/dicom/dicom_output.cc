@@ -13,7 +13,6 @@
 #include "protocol/data/meta.h"
 #include "protocol/data/text.h"
 #include "protocol/dicom/dicom_file.h"
-#include "server/base/clock.h"
 
 namespace echotrain::server {
 namespace {
@@ -125,11 +124,12 @@ DicomOutput::DicomOutput(const config::DicomOptions& options, std::shared_ptr<Qu
 
 DicomOutput::~DicomOutput() { finish(); }
 
-bool DicomOutput::finish() {
+bool DicomOutput::finish(Clock::time_point until) {
   {
     const std::scoped_lock lock(mutex_);
     if (std::exchange(finished_, true)) return all_ended_;
     finishing_ = true;
+    until_ = until;
   }
   work_.notify_all();
   converter_.join();
@@ -277,13 +277,39 @@ void DicomOutput::convert_all() {
   std::unique_lock lock(mutex_);
   for (;;) {
     work_.wait(lock, [this] { return finishing_ || !queue_.empty(); });
-    if (queue_.empty()) break;
+    if (queue_.empty() || Clock::now() > until_) break;
     take_turn(lock);
   }
   lock.unlock();
-  for (const auto& scan : std::exchange(keeping_, {}))
-    for (scan->enhanced_->close(); give_object(*scan);) {
+  write_rest();
+}
+
+/// Writes the objects that are kept, as long as there is time, and counts what is not written. That stays where it is:
+/// freeing much takes long.
+void DicomOutput::write_rest() {
+  std::size_t lost = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    queue_.each([&](const Conversion& left) {
+      if (left.image)
+        lost += left.scan->peers_.size() + left.scan->enhanced_peers_.size();
+      else if (left.scan->enhanced_)
+        keeping_.insert(left.scan);
+    });
+  }
+  for (const auto& scan : keeping_) {
+    scan->enhanced_->close();
+    while (Clock::now() <= until_ && give_object(*scan)) {
     }
+    if (scan->enhanced_->has_closed()) lost += scan->enhanced_peers_.size();
+  }
+  if (lost == 0) return;
+  write_log(LogLevel::error,
+            fmt::format("{} images, or objects of several, are not sent to DICOM peers: the server ends "
+                        "before they are in the spool",
+                        lost));
+  const std::scoped_lock lock(mutex_);
+  dropped_ += lost;
 }
 
 void DicomOutput::take_turn(std::unique_lock<std::mutex>& lock) {

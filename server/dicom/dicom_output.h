@@ -20,6 +20,7 @@
 #include "protocol/data/messages.h"
 #include "protocol/dicom/enhanced_file.h"
 #include "protocol/dicom/study.h"
+#include "server/base/clock.h"
 #include "server/base/image_sink.h"
 #include "server/base/log.h"
 #include "server/base/queue_memory.h"
@@ -123,10 +124,10 @@ class DicomOutput final : public ImageSinks {
   std::uint64_t dropped() const;  ///< images that could not be spooled, for each peer
   std::size_t queued_bytes() const;
 
-  /// Writes what waits in memory to the spool and ends the senders. False when one hangs in a call that cannot be
-  /// interrupted (a name or a connection that does not resolve): its thread is left behind, and the process should end
-  /// without waiting for it.
-  bool finish() override;
+  /// Writes what waits in memory to the spool and ends the senders. What is not written until then, and a file or an
+  /// object more, is counted as dropped. False when one hangs in a call that cannot be interrupted (a name or a
+  /// connection that does not resolve): its thread is left behind, and the process should end without waiting for it.
+  bool finish(Clock::time_point until = Clock::time_point::max()) override;
 
  private:
   friend class DicomScan;
@@ -138,6 +139,7 @@ class DicomOutput final : public ImageSinks {
   void count();
   class Busy;
   void convert_all();
+  void write_rest();
   void take_turn(std::unique_lock<std::mutex>& lock);
   void retire(const Conversion& work, std::unique_lock<std::mutex>& lock);
   bool convert_some(Conversion& work);
@@ -165,6 +167,7 @@ class DicomOutput final : public ImageSinks {
   QueueMemory::Share share_;                      // of all three
   std::uint64_t dropped_ = 0;
   bool finishing_ = false, finished_ = false, all_ended_ = true;
+  Clock::time_point until_ = Clock::time_point::max();  // of finish()
   std::thread converter_;
 };
 

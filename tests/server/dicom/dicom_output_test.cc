@@ -332,6 +332,22 @@ TEST(DicomOutput, ConvertsByTurnsOfClients) {
   many->withdraw();
 }
 
+TEST(DicomOutput, EndsWhenItHasToWhateverWaits) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  for (const char* kind : {"", "/enhanced"}) {
+    const SpoolFolder folder;
+    const Peers peers;
+    peers.a->hang();
+    config::DicomOptions options = options_of(folder);
+    options.peers = {std::string("a=A@host:104") + kind};
+    DicomOutput output(options, nullptr, peers.links());
+    const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd");
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(scan->add(planes(200)), "");
+    output.finish(Clock::now());
+    EXPECT_GT(output.dropped(), 0U) << kind << ": at least the last of these images";
+  }
+}
+
 TEST(DicomOutput, WhatWaitsOfAClientThatHasGoneLeavesTheQueue) {
   if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
   const SpoolFolder folder;
