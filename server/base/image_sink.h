@@ -19,8 +19,6 @@ class ImageSink {
   /// Takes an image, without waiting for anything. Where this image, or an earlier one, is lost or may be lost, returns
   /// what the client is told; else nothing.
   virtual std::string add(const protocol::Image& image) = 0;
-  /// Says that the client has gone before its scan has ended: what waits may be left out.
-  virtual void withdraw() = 0;
 };
 
 /// The owner of a scan's images.

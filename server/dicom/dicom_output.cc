@@ -348,11 +348,6 @@ bool DicomOutput::convert_some(Conversion& work) {
     scan.enhanced_->close();
     return !give_object(scan);
   }
-  if (scan.withdrawn_ && !work.framed && !work.files) {
-    drop(scan, scan.peers_.size() + scan.enhanced_peers_.size(), scan.told_gone_,
-         "an image is not sent to DICOM peers: its client has gone before the scan has ended");
-    return true;
-  }
   if (!scan.enhanced_peers_.empty() && !std::exchange(work.framed, true)) {
     keep_frames(work);
     return false;

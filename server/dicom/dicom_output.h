@@ -61,9 +61,6 @@ class DicomScan final : public ImageSink, public std::enable_shared_from_this<Di
   /// where nothing else waits. Returns that, or that the spool has no room for what this scan has in the queue, or what
   /// became of an earlier image: the call does not wait for the disk to learn what becomes of this one.
   std::string add(const protocol::Image& image) override;
-  /// What waits in the queue is not sent, but for an image of which files are being made; objects for peers that take
-  /// these hold what was before it.
-  void withdraw() override { withdrawn_ = true; }
 
  private:
   friend class DicomOutput;
@@ -79,10 +76,9 @@ class DicomScan final : public ImageSink, public std::enable_shared_from_this<Di
   std::string client_;  // whose turn it is when this is converted
   std::string owner_;   // of its files in the spool
   std::vector<protocol::Encoding> encodings_;
-  std::atomic<bool> withdrawn_ = false;
-  InstanceNumbers numbers_;                                         // the converter's
-  std::unique_ptr<protocol::dicom::EnhancedImages> enhanced_;       // the converter's
-  bool told_bad_ = false, told_spool_ = false, told_gone_ = false;  // the converter's
+  InstanceNumbers numbers_;                                    // the converter's
+  std::unique_ptr<protocol::dicom::EnhancedImages> enhanced_;  // the converter's
+  bool told_bad_ = false, told_spool_ = false;                 // the converter's
   // The output's mutex guards these.
   bool told_full_ = false;
   std::size_t in_line_ = 0;  // pieces of work

@@ -38,7 +38,6 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
   paused_ = asked_again_ = false;
   if (worker_) {
     replaced_ = std::move(worker_);
-    sink_.reset();
     stop(*replaced_);
     while (!replaced_->done() && !hangs_) co_await connection_.wait();
     if (!hangs_) replaced_.reset();
@@ -95,8 +94,9 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          admission_.place().load(),
          environment.canary};
   const config::PipelineSpec& spec = request.plan->spec();
+  std::shared_ptr<ImageSink> dicom;
   if (environment.sinks && request.trusted)
-    sink_ = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion,
+    dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion,
                                     {request.owner, request.client, capture_owner(request.occasion)});
   else if (!options.dicom.send_to.empty())
     connection_.outbox->text(protocol::Level::warning,
@@ -109,7 +109,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   }
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,
-                                     environment.readiness, sink_, connection_.waker());
+                                     environment.readiness, std::move(dicom), connection_.waker());
   progress_.emplace(worker_->progress());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
@@ -305,16 +305,11 @@ asio::awaitable<void> ScanRunner::finish() {
                                                most_s)});
     });
     worker_->finish(connection_.end.closed && !connection_.end.error ? End::complete : End::truncated);
-    bool lost = connection_.end.gone && !connection_.end.closed;
     while (!worker_->done() && !hangs_) {
-      if (connection_.end.gone) {
-        lost = true;
-        stop(*worker_);
-      }
+      if (connection_.end.gone) stop(*worker_);
       end_borrowing(/*idle=*/false);
       co_await connection_.wait();
     }
-    if (lost && sink_) sink_->withdraw();
   }
   watchdog_.clear_alarm();
   if (hangs_) co_return;
@@ -347,7 +342,6 @@ void ScanRunner::abandon() {
     connection_.environment.stuck->add(std::move(worker), admission_.hand_over());
   }
   worker_.reset();
-  sink_.reset();
   replaced_.reset();
   admission_.give_back();
 }

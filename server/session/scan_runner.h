@@ -9,7 +9,6 @@
 #include "gadgets/numerics/core/progress.h"
 #include "protocol/data/messages.h"
 #include "server/base/clock.h"
-#include "server/base/image_sink.h"
 #include "server/base/signal.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_summary.h"
@@ -93,7 +92,6 @@ class ScanRunner {
   std::optional<Clock::time_point> waiting_since_;
   std::shared_ptr<ScanMeter> meter_;
   std::unique_ptr<Worker> worker_, replaced_;      // of the scan, and of the one before it until that has ended
-  std::shared_ptr<ImageSink> sink_;                // of the worker's images; null: there is none
   std::optional<numerics::ProgressAge> progress_;  // of the newest worker
   bool hangs_ = false;                             // the newest worker hangs
   ScanPlace at_;                                   // where the worker runs

@@ -313,7 +313,7 @@ TEST(DicomOutput, TinyImagesCountWithAllThatTheyTake) {
   int taken = 0;
   while (taken < kMany && scan->add(tiny).find("(dicom.queue_mib)") == std::string::npos) ++taken;
   EXPECT_LT(taken, kMany);
-  scan->withdraw();
+  output.finish(Clock::now());
 }
 
 TEST(DicomOutput, ConvertsByTurnsOfClients) {
@@ -329,7 +329,7 @@ TEST(DicomOutput, ConvertsByTurnsOfClients) {
   EXPECT_EQ(one->add(an_image()), "");
   EXPECT_TRUE(comes_true([&] { return peers.b->stored().size() == 1; }));
   EXPECT_LT(output.status()[0].waiting.files, kPlanes) << "the first image of the other client is still written";
-  many->withdraw();
+  output.finish(Clock::now());
 }
 
 TEST(DicomOutput, EndsWhenItHasToWhateverWaits) {
@@ -346,23 +346,6 @@ TEST(DicomOutput, EndsWhenItHasToWhateverWaits) {
     output.finish(Clock::now());
     EXPECT_GT(output.dropped(), 0U) << kind << ": at least the last of these images";
   }
-}
-
-TEST(DicomOutput, WhatWaitsOfAClientThatHasGoneLeavesTheQueue) {
-  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
-  const SpoolFolder folder;
-  const Peers peers;
-  DicomOutput output(options_of(folder), nullptr, peers.links());
-  const auto gone = output.scan(SessionLog(1), {"a"}, {}, "pipeline", "one.mrd", {"token:mr1"});
-  const auto stays = output.scan(SessionLog(2), {"b"}, {}, "pipeline", "two.mrd", {"token:mr1"});
-  EXPECT_EQ(gone->add(planes(200)), "");
-  EXPECT_TRUE(comes_true([&] { return !peers.a->stored().empty(); })) << "it has begun";
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(gone->add(an_image()), "");
-  EXPECT_EQ(stays->add(an_image()), "");
-  gone->withdraw();
-  EXPECT_TRUE(comes_true([&] { return output.queued_bytes() == 0; }));
-  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 200 && peers.b->stored().size() == 1; }));
-  EXPECT_EQ(output.dropped(), 10U);
 }
 
 /// A peer is away, and a client has many images for it: another one's are sent when it is back.
