@@ -75,6 +75,30 @@ compile() {
   cmake --build "$folder" -j "$(nproc)" "$@"
 }
 
+# merge_base: the commit at which this branch parts from the main branch; nothing where that is not known, and on the main
+# branch itself or without a branch, as in a clone that is made for one run: its origin/main may hold the whole change, or
+# a part of it.
+merge_base() {
+  local branch main base
+  branch=$(git -C "$root" symbolic-ref -q --short HEAD 2>/dev/null) || return 0
+  if [ "$branch" = main ]; then return 0; fi
+  for main in origin/main main; do
+    base=$(git -C "$root" merge-base HEAD "$main" 2>/dev/null) || continue
+    if [ "$base" != "$(git -C "$root" rev-parse HEAD)" ]; then echo "$base"; fi
+    return
+  done
+}
+
+# touched BASE PATH...: whether one of these is not as it was in the commit BASE, or is not there at all; yes where BASE is empty.
+touched() {
+  local base=$1 path changed
+  shift
+  if [ -z "$base" ]; then return 0; fi
+  for path in "$@"; do if [ ! -e "$root/$path" ]; then return 0; fi; done
+  changed=$(git -C "$root" diff --name-only "$base" -- "$@" && git -C "$root" ls-files --others --exclude-standard -- "$@") || return 0
+  [ -n "$changed" ]
+}
+
 # count_tests FOLDER RETRIED: what became of the tests of a run; fails where some are lost. ctest counts what was skipped as passed.
 count_tests() { python3 "$root/.ci/count_tests.py" "$@"; }
 

@@ -4,7 +4,9 @@
 A part is a source of a list: a family of gadgets (gadgets/builtin/PART.cc), a part of the server (server/parts/PART.cc), a command
 of `echotrain` (clients/cpp/commands/PART.cc). A source is needed when a program or a named part reaches its header by
 includes; of a folder of gadgets/numerics, all sources are. A source that has no header of its own belongs to that header of
-its folder, among those that it includes, whose name is most like its own. Exit 1 when there is no such part."""
+its folder, among those that it includes, whose name is most like its own. Exit 1 when there is no such part.
+
+.ci/parts.py --included FOLDER...: the files below some folders, and those that these include."""
 
 import os
 import re
@@ -23,10 +25,10 @@ def folder(path):
     return path.rsplit("/", 1)[0]
 
 
-def read_includes(root):
+def read_includes(root, rooms=ROOMS):
     """For each of our files, those that it includes."""
     files = {}
-    for room in ROOMS:
+    for room in rooms:
         for path in sorted((root / room).rglob("*")):
             if path.suffix in (".h", ".cc", ".cu", ".cuh"):
                 files[path.relative_to(root).as_posix()] = INCLUDE.findall(path.read_text(encoding="utf-8"))
@@ -70,5 +72,19 @@ def needed(files, names):
     return sorted(path for path in seen if path.endswith((".cc", ".cu")))
 
 
+def included(files, folders):
+    """The files below these folders, and those that these include."""
+    seen, left = set(), [path for path in files if path.startswith(tuple(f"{folder}/" for folder in folders))]
+    while left:
+        path = left.pop()
+        if path in files and path not in seen:
+            seen.add(path)
+            left += files[path]
+    return sorted(seen)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--included"]:
+        print("\n".join([*sys.argv[2:], *included(read_includes(ROOT, (*ROOMS, "tests")), sys.argv[2:])]))
+        sys.exit()
     print("\n".join(needed(read_includes(ROOT), sys.argv[1:])))

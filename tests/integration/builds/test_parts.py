@@ -95,3 +95,22 @@ def test_a_source_without_a_header_of_its_own_belongs_to_the_nearest():
     allow = {"server/net/allow.cc"}  # transport_tls.cc includes its header
     assert set(parts.needed(files, [])) == served | allow
     assert set(parts.needed(files, ["grid"])) == served | allow | {"gadgets/builtin/grid.cc", "gadgets/numerics/grid/grid_cpu.cc"}
+
+
+def test_what_a_folder_includes_is_all_that_it_compiles():
+    files = {
+        "tests/bench/bench_fft.cc": ["gadgets/fft.h", "tests/support/scan.h"],
+        "tests/support/scan.h": ["protocol/scan.h"],
+        "gadgets/fft.h": ["gadgets/array.h", "gadgets/generated.h"],
+        "gadgets/fft.cc": ["gadgets/fft.h", "gadgets/threads.h"],
+        "gadgets/array.h": ["gadgets/fft.h"],
+        "gadgets/threads.h": [],
+        "protocol/scan.h": [],
+    }
+    compiled = set(files) - {"gadgets/fft.cc", "gadgets/threads.h"}
+    assert set(parts.included(files, ["tests/bench"])) == compiled
+    assert parts.included(files, ["tests/ben"]) == []
+    here = subprocess.run([sys.executable, SOURCE / ".ci/parts.py", "--included", "tests/bench"], capture_output=True, text=True)
+    listed = here.stdout.split()
+    assert listed[0] == "tests/bench" and "gadgets/numerics/core/context.h" in listed
+    assert all((SOURCE / name).exists() for name in listed)
