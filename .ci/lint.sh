@@ -61,7 +61,7 @@ changed() {
   } | sed -nE 's/\.(h|cc)$/.cc/p' | sort -u | while read -r name; do if [ -f "$name" ]; then echo "$name"; fi; done
 }
 
-# Clang 14 has the coroutines of C++20 but does not say so (CMakeLists.txt).
+# Clang 14 has the coroutines of C++20 but does not say so (CMakeLists.txt: echotrain_server).
 tidy_arguments=
 case $(clang-tidy --version 2>/dev/null | grep -oE 'version [0-9]+' || true) in
   'version 14') tidy_arguments='--extra-arg=-D__cpp_impl_coroutine=201902L --extra-arg=-DBOOST_ASIO_HAS_CO_AWAIT=1

@@ -7,7 +7,7 @@ import sys
 
 from programs import SOURCE
 
-DEMO = re.search(r"set\(demo_parts ([\w ]+)\)", (SOURCE / "CMakeLists.txt").read_text())[1].split()
+DEMO = re.search(r"set\(demo_parts ([\w ]+)\)", (SOURCE / ".ci/folders.cmake").read_text())[1].split()
 
 spec = importlib.util.spec_from_file_location("parts", SOURCE / ".ci" / "parts.py")
 parts = importlib.util.module_from_spec(spec)
