@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import signal
 import sys
 import tempfile
 
@@ -13,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 # numpy reads this when it is loaded: its matrix products must not take the cores of the programs under test.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What programs under test keep for later scans must neither come from other runs nor stay in the user's cache folder.
+# Each file of tests has a folder of its own.
 CACHE = tempfile.TemporaryDirectory(prefix="echotrain_cache_")
 os.environ["ECHOTRAIN_CACHE_DIR"] = CACHE.name
 # test_warm_up.py is about it; beside others it would take their cores.
@@ -24,12 +26,14 @@ pytest.importorskip("h5py", reason="the integration tests need h5py")
 from programs import BIN, Left, Server, ends_well, raw_coils, run_client, simulated_scan, variant  # noqa: E402
 from vitals import Late  # noqa: E402
 
+SECONDS = 300  # for a test, and for the fixtures that it is the first to use
+
 
 # What a test itself has started ends with it, where it fails. Fixtures' processes live as long as their fixtures.
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
     item.left = Left()
-    yield
+    yield from bounded(item)
     item.left.end()
 
 
@@ -40,10 +44,45 @@ def pytest_runtest_protocol(item):
         item.left.kill()
 
 
+class Stuck(Exception):
+    """A test that waits for what never comes fails by its name, before the run of all tests ends without one."""
+
+
+def bounded(item):
+    """Around each phase of a test, in which pytest takes whatever is raised for the test's."""
+
+    def end(signal_number, frame):
+        raise Stuck(f"it took more than {SECONDS} s")
+
+    if item.path.name.startswith("test_"):
+        signal.signal(signal.SIGALRM, end)
+        signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_setup(item):
+    yield from bounded(item)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item):
+    yield from bounded(item)
+
+
 def pytest_exception_interact(node, call):
     node.failed = True
     if not call.excinfo.errisinstance(Late):
         print(f"\nno matter of time: {node.nodeid}")  # .ci/common.sh looks for this
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    """What a file's programs keep is not found by other files' programs."""
+    os.environ["ECHOTRAIN_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    os.environ["ECHOTRAIN_CACHE_DIR"] = CACHE.name
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -62,7 +101,7 @@ def pipelines(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory, pipelines):
     server = Server(tmp_path_factory.mktemp("server"), "--pipelines", pipelines)
     yield from ends_well(server)

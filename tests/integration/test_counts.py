@@ -118,23 +118,39 @@ def test_a_program_that_ends_has_failed(tmp_path):
     assert "error: 2 of 4 tests of test_few have no result: A.second, Backends/C.fourth/cuda" in lines
 
 
-def pytest_results(folder, name, text):
-    """What pytest writes of a file with this text."""
-    (folder / f"test_{name}.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}"]
-    subprocess.run([*command, f"--junit-xml={folder}/tests/results/python.{name}.xml", f"{folder}/test_{name}.py"],
-                   capture_output=True, timeout=60, env={k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"})  # fmt: skip
+def pytest_results(folder, entry, *arguments, **files):
+    """What pytest writes of files with these texts, in one session."""
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", *arguments]
+    subprocess.run([*command, f"--junit-xml={folder}/tests/results/{entry}.xml", *(folder / f"test_{name}.py" for name in files)],
+                   capture_output=True, timeout=60, env={k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")})  # fmt: skip
 
 
-def test_parts_and_whole_files_of_python(tmp_path):
-    (tmp_path / "Testing").mkdir()
-    (tmp_path / "CTestTestfile.cmake").touch()
-    log = [f"{n}/3 Test #{n}: python.{name} ....   Passed    0.10 sec" for n, name in enumerate(("parts", "whole", "all"), 1)]
-    (tmp_path / "Testing/first.log").write_text("\n".join(log) + "\n")
-    pytest_results(tmp_path, "parts", PARTS)
-    pytest_results(tmp_path, "whole", WHOLE)
-    pytest_results(tmp_path, "all", "def test_passes(): pass\n")
-    done = subprocess.run([sys.executable, SOURCE / ".ci/count_tests.py", tmp_path, "0"], capture_output=True, text=True, timeout=60)
+def count(folder):
+    return subprocess.run([sys.executable, SOURCE / ".ci/count_tests.py", folder, "0"], capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def entries(tmp_path):
+    """A folder of a build in which ctest has run these entries."""
+
+    def make(*names):
+        (tmp_path / "Testing").mkdir()
+        (tmp_path / "CTestTestfile.cmake").touch()
+        log = [f"{n}/{len(names)} Test #{n}: {name} ....   Passed    0.10 sec\n" for n, name in enumerate(names, 1)]
+        (tmp_path / "Testing/first.log").write_text("".join(log))
+        return tmp_path
+
+    return make
+
+
+FILES = {"parts": PARTS, "whole": WHOLE, "all": "def test_passes(): pass\n"}
+
+
+def is_told(folder):
+    """What became of the tests of FILES."""
+    done = count(folder)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     whole = next(line for line in lines if " in test_whole: " in line)
@@ -146,6 +162,23 @@ def test_parts_and_whole_files_of_python(tmp_path):
         counted(9, 2, 7, 1, 0),
     ]  # fmt: skip
     assert whole.startswith("    1 of 1 ")
-    (tmp_path / "tests/results/python.all.xml").write_text("<testsuites><testsuite>")
-    done = subprocess.run([sys.executable, SOURCE / ".ci/count_tests.py", tmp_path, "0"], capture_output=True, text=True, timeout=60)
-    assert "failed: python.all" in done.stdout.splitlines()
+
+
+def test_parts_and_whole_files_of_python(entries):
+    folder = entries(*(f"python.{name}" for name in FILES))
+    for name, text in FILES.items():
+        pytest_results(folder, f"python.{name}", **{name: text})
+    is_told(folder)
+    (folder / "tests/results/python.all.xml").write_text("<testsuites><testsuite>")
+    assert "failed: python.all" in count(folder).stdout.splitlines()
+
+
+def test_a_session_of_many_files_of_python(entries):
+    pytest.importorskip("xdist", reason="no pytest-xdist")
+    folder = entries("python")
+    session = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")  # tests/CMakeLists.txt
+    pytest_results(folder, "python", *session, **FILES)
+    is_told(folder)
+    for name, text in {"fails": "def test_it(): assert False\n", "ends": "import os\ndef test_it(): os._exit(3)\n"}.items():
+        pytest_results(folder, "python", *session, **FILES, **{name: text})
+        assert f"failed: test_{name} test_it" in count(folder).stdout.splitlines()
