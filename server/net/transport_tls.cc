@@ -9,6 +9,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <cerrno>
 #include <climits>
 #include <fstream>
@@ -28,6 +29,11 @@ using asio::use_awaitable;
 namespace {
 
 constexpr std::size_t kMostDrained = 16 << 20;
+// Then it is the turn of others: records of one read or write (of 1 byte to 16 KiB each), and reads that had no need to
+// wait.
+constexpr int kRecordsAtOnce = 64, kTlsReadsInARow = 4;
+// Messages of the handshake's kind after it: keys may change once for each MiB, and some more often.
+constexpr std::uint64_t kHandshakeMessages = 32, kBytesPerMessage = 1 << 20;
 
 struct Free {
   void operator()(SSL* ssl) const { SSL_free(ssl); }
@@ -91,6 +97,10 @@ class TlsTransport : public Transport {
     socket_.native_non_blocking(true, ignored);
     SSL_set_fd(ssl_.get(), socket_.native_handle());
     SSL_set_accept_state(ssl_.get());
+    SSL_set_msg_callback(ssl_.get(), [](int sent, int, int type, const void*, std::size_t, SSL*, void* self) {
+      if (sent == 0 && type == SSL3_RT_HANDSHAKE) ++static_cast<TlsTransport*>(self)->handshake_messages_;
+    });
+    SSL_set_msg_callback_arg(ssl_.get(), this);
   }
   const char* name() const override { return "TLS"; }
   bool authenticated() const override { return authenticated_; }
@@ -115,6 +125,7 @@ class TlsTransport : public Transport {
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
     std::size_t n = 0;
     if ((error = std::exchange(later_, {}))) co_return n;
+    if (++in_a_row_ == kTlsReadsInARow) co_await let_others();
     co_await retry(
         [&] {
           std::size_t got = 0;
@@ -124,7 +135,7 @@ class TlsTransport : public Transport {
         },
         error);
     // A record holds at most 16 KiB; takes all that has arrived, so that the caller gets few and large pieces.
-    while (!error && n < room.size()) {
+    for (int records = 1; !error && n < room.size() && records < kRecordsAtOnce; ++records) {
       std::size_t got = 0;
       ERR_clear_error();
       errno = 0;
@@ -136,15 +147,18 @@ class TlsTransport : public Transport {
       if (result <= 0) break;
       n += got;
     }
+    bytes_in_ += n;
     co_return n;
   }
 
   asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
                               error_code& error) override {
     std::uint64_t written = 0;
+    int records = 0;
     for (asio::const_buffer rest : buffers) {
       while (rest.size() > 0 && !error) {
         std::size_t n = 0;
+        if (++records % kRecordsAtOnce == 0) co_await let_others();
         co_await retry([&] { return SSL_write_ex(ssl_.get(), rest.data(), rest.size(), &n); }, error);
         rest += n;
         written += n;
@@ -186,8 +200,14 @@ class TlsTransport : public Transport {
     return {reason, system, reason == SSL_ERROR_SSL ? take_error() : ""};
   }
 
+  asio::awaitable<void> let_others() {
+    in_a_row_ = 0;
+    co_await asio::post(socket_.get_executor(), use_awaitable);
+  }
+
   /// Waits for the socket where the call has to be made again.
   asio::awaitable<void> settle(const Outcome& outcome, error_code& error) {
+    in_a_row_ = 0;
     switch (outcome.reason) {
       case SSL_ERROR_WANT_READ:
         co_await socket_.async_wait(StreamSocket::wait_read, redirect_error(use_awaitable, error));
@@ -220,7 +240,9 @@ class TlsTransport : public Transport {
         co_return;
       }
       const Outcome outcome = call_once(call);
-      if (outcome.reason == SSL_ERROR_NONE) co_return;
+      if (handshake_messages_ > kHandshakeMessages + bytes_in_ / kBytesPerMessage)
+        error = asio::error::connection_aborted;
+      if (outcome.reason == SSL_ERROR_NONE || error) co_return;
       co_await settle(outcome, error);
     }
   }
@@ -268,6 +290,8 @@ class TlsTransport : public Transport {
   std::string subject_;
   std::string why_;
   error_code later_;  // that came with bytes, which the caller got first
+  int in_a_row_ = 0;  // reads since the last wait
+  std::uint64_t bytes_in_ = 0, handshake_messages_ = 0;
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& file, const std::string& hint) {
@@ -301,6 +325,7 @@ TlsContext::TlsContext(const std::string& certificate, const std::string& key, c
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);  // a call would go on as long as the peer changes keys
 
   require_readable("certificate", "tls.certificate", certificate);
   require_readable("private key", "tls.key", key);

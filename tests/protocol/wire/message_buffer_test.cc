@@ -308,7 +308,7 @@ TEST(MessageBuffer, FewPixelsDoNotKeepWhatLongAttributesCameIn) {
 }
 
 TEST(MessageBuffer, NoImageKeepsASlabFarLargerThanAUsualOne) {
-  for (const std::size_t free_slab : {std::size_t{8} << 20, SlabPool::kSlabBytes}) {
+  for (const std::size_t free_slab : {std::size_t{3} << 19, SlabPool::kSlabBytes}) {
     const auto pool = std::make_shared<SlabPool>();
     pool->get(free_slab);  // and gives it back
     MessageBuffer buffer(Limits{}, pool);

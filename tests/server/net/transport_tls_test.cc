@@ -171,64 +171,121 @@ TEST(TlsTransport, RefusesAlternativeNamesThatCannotTellClientsApart) {
   EXPECT_EQ(known_by("mr1", "URI:urn:mr\xC3\xA4").subject, "CN=mr1");
 }
 
+/// A server's side of a connection, and a client of OpenSSL's.
+class OpenTls : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(folder_);
+    const std::string certificate = folder_ / "certificate.pem", key = folder_ / "key.pem";
+    ASSERT_NO_FATAL_FAILURE(write_certificate(certificate, key));
+    const TlsContext context(certificate, key, "");
+    std::array<int, 2> pair{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()), 0);
+    peer_ = pair[1];
+    transport_ =
+        context.make_transport(asio::local::stream_protocol::socket(io_, asio::local::stream_protocol(), pair[0]));
+    bool opened = false;
+    asio::co_spawn(
+        io_,
+        [&]() -> asio::awaitable<void> {
+          error_code error;
+          std::string why;
+          co_await transport_->open(do_here, error, why);
+          opened = !error;
+        },
+        [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
+    SSL_set_fd(client_.get(), peer_);
+    ASSERT_EQ(::fcntl(peer_, F_SETFL, O_NONBLOCK), 0);
+    for (int i = 0; i < 100 && !(opened && SSL_is_init_finished(client_.get())); ++i) {
+      SSL_connect(client_.get());
+      io_.restart();
+      io_.poll();
+    }
+    ASSERT_TRUE(opened);
+  }
+  ~OpenTls() override {
+    ::close(peer_);
+    std::filesystem::remove_all(folder_);
+    std::signal(SIGPIPE, before_);
+  }
+
+  void (*const before_)(int) = std::signal(SIGPIPE, SIG_IGN);  // as servers do
+  const std::filesystem::path folder_ =
+      std::filesystem::path(::testing::TempDir()) / ("transport_tls_test_" + std::to_string(::getpid()));
+  asio::io_context io_;
+  const Owned<SSL_CTX> clients_{SSL_CTX_new(TLS_client_method())};
+  const Owned<SSL> client_{SSL_new(clients_.get())};
+  std::unique_ptr<Transport> transport_;
+  int peer_ = -1;
+};
+
 /// The kernel tells of it once, here behind the last bytes; after that it says that the stream has ended, as if the
 /// peer had said all.
-TEST(TlsTransport, TellsOfAResetThatCameWithBytes) {
-  const auto before = std::signal(SIGPIPE, SIG_IGN);  // as servers do
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) / ("transport_tls_test_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  const std::string certificate = folder / "certificate.pem", key = folder / "key.pem";
-  ASSERT_NO_FATAL_FAILURE(write_certificate(certificate, key));
-  const TlsContext context(certificate, key, "");
-
-  std::array<int, 2> pair{};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()), 0);
-  asio::io_context io;
-  asio::local::stream_protocol::socket socket(io, asio::local::stream_protocol(), pair[0]);
-  const std::unique_ptr<Transport> transport = context.make_transport(std::move(socket));
-  bool opened = false;
-  asio::co_spawn(
-      io,
-      [&]() -> asio::awaitable<void> {
-        error_code error;
-        std::string why;
-        co_await transport->open(do_here, error, why);
-        opened = !error;
-      },
-      [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
-
-  const Owned<SSL_CTX> clients(SSL_CTX_new(TLS_client_method()));
-  const Owned<SSL> client(SSL_new(clients.get()));
-  SSL_set_fd(client.get(), pair[1]);
-  ASSERT_EQ(::fcntl(pair[1], F_SETFL, O_NONBLOCK), 0);
-  for (int i = 0; i < 100 && !(opened && SSL_is_init_finished(client.get())); ++i) {
-    SSL_connect(client.get());
-    io.restart();
-    io.poll();
-  }
-  ASSERT_TRUE(opened);
+TEST_F(OpenTls, TellsOfAResetThatCameWithBytes) {
   error_code failed;
   asio::co_spawn(
-      io,
+      io_,
       [&]() -> asio::awaitable<void> {
         const std::vector<asio::const_buffer> buffers{asio::buffer("xyz", 3)};
         const Transport::Progress none = [](std::uint64_t) {};
-        co_await transport->write(buffers, none, failed);
+        co_await transport_->write(buffers, none, failed);
       },
       [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
-  io.restart();
-  io.poll();
+  io_.restart();
+  io_.poll();
   ASSERT_FALSE(failed);
-  ASSERT_EQ(SSL_write(client.get(), "ef", 2), 2);
-  ::close(pair[1]);  // with bytes of the server that nobody has read, which resets
+  ASSERT_EQ(SSL_write(client_.get(), "ef", 2), 2);
+  ::close(std::exchange(peer_, -1));  // with bytes of the server that nobody has read, which resets
 
-  const Read first = read(io, *transport);
+  const Read first = read(io_, *transport_);
   EXPECT_EQ(first.text, "ef");
   EXPECT_FALSE(first.error);
-  EXPECT_EQ(read(io, *transport).error, asio::error::connection_reset);
-  std::filesystem::remove_all(folder);
-  std::signal(SIGPIPE, before);
+  EXPECT_EQ(read(io_, *transport_).error, asio::error::connection_reset);
+}
+
+/// A million of them are one read of 1 MiB: nobody else would have a turn meanwhile.
+TEST_F(OpenTls, TakesTinyRecordsByTurns) {
+  constexpr int kRecords = 200;
+  for (int i = 0; i < kRecords; ++i) ASSERT_EQ(SSL_write(client_.get(), "a", 1), 1);
+  std::array<char, 1024> room{};
+  std::vector<std::size_t> reads;
+  int turns = 0;  // of others, before all is read
+  bool done = false;
+  asio::co_spawn(
+      io_,
+      [&]() -> asio::awaitable<void> {
+        error_code error;
+        for (std::size_t all = 0; !error && all < kRecords;) {
+          reads.push_back(co_await transport_->read_some(asio::buffer(room), error));
+          all += reads.back();
+        }
+        EXPECT_FALSE(error);
+        done = true;
+      },
+      [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
+  io_.restart();
+  while (!done && io_.poll_one() > 0) ++turns;
+  ASSERT_TRUE(done);
+  EXPECT_EQ(reads, (std::vector<std::size_t>{64, 64, 64, 8}));
+  EXPECT_GE(turns, 2) << "the fourth read was put off";
+}
+
+/// Keys may change; but whoever does nothing else keeps a thread of the server at work.
+TEST_F(OpenTls, EndsAConnectionThatOnlyChangesKeys) {
+  const auto change_keys = [this](int times) {
+    for (int i = 0; i < times; ++i) {
+      if (SSL_key_update(client_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return;
+      SSL_do_handshake(client_.get());
+    }
+  };
+  change_keys(10);
+  ASSERT_EQ(SSL_write(client_.get(), "ef", 2), 2);
+  const Read good = read(io_, *transport_);
+  EXPECT_EQ(good.text, "ef");
+  EXPECT_FALSE(good.error);
+  change_keys(100);
+  ASSERT_EQ(SSL_write(client_.get(), "ef", 2), 2);
+  EXPECT_EQ(read(io_, *transport_).error, asio::error::connection_aborted);
 }
 
 }  // namespace
