@@ -38,7 +38,7 @@ import json, os, sys
 known = {os.path.realpath(e["file"]) for e in json.load(open(sys.argv[1]))}
 for line in sys.stdin:
     name = line.strip()
-    if name.endswith(".cc") and os.path.realpath(name) in known:
+    if name.endswith((".cc", ".cu")) and os.path.realpath(name) in known:
         print(name)' "$database/compile_commands.json" | { grep -vE "$not_tidied" || true; }
 }
 
@@ -58,7 +58,9 @@ changed() {
   {
     if [ -n "$base" ]; then git diff --name-only --diff-filter=d "$base" -- "${rooms[@]}"; else git ls-files -- "${rooms[@]}"; fi
     git ls-files --others --exclude-standard -- "${rooms[@]}"
-  } | sed -nE 's/\.(h|cc)$/.cc/p' | sort -u | while read -r name; do if [ -f "$name" ]; then echo "$name"; fi; done
+  } | sed -nE 's/\.(h|cc|cu)$//p' | sort -u | while read -r name; do
+    for file in "$name.cc" "$name.cu"; do if [ -f "$file" ]; then echo "$file"; fi; done
+  done
 }
 
 # Clang 14 has the coroutines of C++20 but does not say so (CMakeLists.txt: echotrain_server).

@@ -31,7 +31,7 @@ MOST_MEMORY = 12 << 30  # of a test program
 
 # Area: its sources, and the program that tests them.
 AREAS = {
-    "numerics": (["gadgets/numerics/**/*.cc"], "test_numerics"),
+    "numerics": (["gadgets/numerics/**/*.cc", "gadgets/numerics/**/*.cu"], "test_numerics"),
     "framer": (["gadgets/engine/*frame*.cc", "gadgets/engine/line_set.cc", "gadgets/engine/readout_*.cc"], "test_gadgets"),
     "codec": (["protocol/wire/*.cc"], "test_protocol"),
     "image header": (["gadgets/images/*.cc", "gadgets/shared/measurement.cc"], "test_gadgets"),
@@ -116,6 +116,8 @@ def all_mutants(root):
     found = []
     for area, (patterns, _) in AREAS.items():
         for path in sorted({p for pattern in patterns for p in root.glob(pattern)}):
+            if path.suffix == ".cu" and "core/map.cuh" not in path.read_text():
+                continue  # only nvcc compiles it
             found += mutants_of(area, str(path.relative_to(root)), path.read_text())
     return found
 
@@ -151,7 +153,7 @@ def suites_of(path):
     names, mirror = set(), (TREE / "tests" / path).parent
     while not mirror.is_dir():
         mirror = mirror.parent
-    for test in mirror.glob("*_test.cc"):
+    for test in mirror.glob("*_test.c[cu]"):
         names |= set(re.findall(r"^(?:TYPED_)?TEST(?:_[PF])?\(\s*(\w+)", test.read_text(), re.MULTILINE))
     return ":".join(f"*{name}.*:{name}/*" for name in sorted(names))
 

@@ -24,6 +24,13 @@
 #define ECHOTRAIN_CLONES
 #endif
 
+// The same for function templates, which Clang has no clones of.
+#ifdef __clang__
+#define ECHOTRAIN_TEMPLATE_CLONES
+#else
+#define ECHOTRAIN_TEMPLATE_CLONES ECHOTRAIN_CLONES
+#endif
+
 // Defines, for functions written with vectors, the function `signature` for each machine, which calls `call` and
 // returns nothing. There `kVectorBytes` is the size of the machine's vector registers, for templates that keep their
 // vectors in them: vectors twice that size take two registers each, and do not fit into them any more. Name a vector

@@ -6,7 +6,6 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/numerics/inverse/solver/regularizer_ops.h"
 
@@ -60,7 +59,7 @@ class Identity final : public Regularizer {
   bool identity() const override { return true; }
   void add(Context& context, float scale, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override {
     if (check_batch(image_, x, y) == 0) return;
-    ECHOTRAIN_DISPATCH(context, add_identity(context, scale, x.data(), y.data(), x.size()));
+    add_identity(context, scale, x.data(), y.data(), x.size());
   }
   void diagonal(Context& context, DeviceView<float> diagonal) const override {
     check_one(image_, diagonal);
@@ -82,11 +81,11 @@ class Differences final : public Regularizer {
   void add(Context& context, float scale, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override {
     const std::int64_t batch = check_batch(image_, x, y);
     if (batch == 0) return;
-    ECHOTRAIN_DISPATCH(context, add_stencil(context, stencil_, scale, x.data(), y.data(), batch));
+    add_stencil(context, stencil_, scale, x.data(), y.data(), batch);
   }
   void diagonal(Context& context, DeviceView<float> diagonal) const override {
     check_one(image_, diagonal);
-    ECHOTRAIN_DISPATCH(context, stencil_diagonal(context, stencil_, diagonal.data()));
+    stencil_diagonal(context, stencil_, diagonal.data());
   }
   void symbol(Context& context, DeviceView<float> symbol) const override {
     check_one(image_, symbol);

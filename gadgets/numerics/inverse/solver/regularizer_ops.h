@@ -1,9 +1,8 @@
-// The regularizers' parts for each backend; arguments were checked.
+// The regularizers' work, voxel by voxel; arguments were checked.
 #pragma once
 
-#include "gadgets/numerics/core/backends.h"
+#include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/extents.h"
-#include "gadgets/numerics/inverse/solver/regularizer.h"
 
 namespace echotrain::numerics {
 
@@ -14,12 +13,11 @@ struct Stencil {
   const float* weights[3] = {nullptr, nullptr, nullptr};  ///< nullptr: all 1
 };
 
-// clang-format off
-ECHOTRAIN_BACKENDS(
+/// y += scale x
 void add_identity(Context& context, float scale, const cfloat* x, cfloat* y, std::int64_t n);
+/// y += scale R x, for `batch` images.
 void add_stencil(Context& context, const Stencil& stencil, float scale, const cfloat* x, cfloat* y, std::int64_t batch);
+/// diagonal = R's diagonal.
 void stencil_diagonal(Context& context, const Stencil& stencil, float* diagonal);
-)
-// clang-format on
 
 }  // namespace echotrain::numerics

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "gadgets/numerics/core/clones.h"
@@ -8,19 +7,8 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 4 * 1024;
-constexpr std::int64_t kBlock = 256;  // voxels or samples of one piece, so that they stay in the cache
-
-ECHOTRAIN_CLONES void add_power(const float* from, float* sum, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) sum[i] += from[2 * i] * from[2 * i] + from[2 * i + 1] * from[2 * i + 1];
-}
-
-ECHOTRAIN_CLONES void store_root(const float* sum, float* to, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    to[2 * i] = std::sqrt(sum[i]);
-    to[2 * i + 1] = 0;
-  }
-}
+constexpr std::int64_t kGrain = 32 * 1024;  // products that make a piece worth a thread
+constexpr std::int64_t kBlock = 256;        // samples of one piece, so that they stay in the cache
 
 ECHOTRAIN_CLONES void add_multiple(const float* from, float re, float im, float* to, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
@@ -31,26 +19,12 @@ ECHOTRAIN_CLONES void add_multiple(const float* from, float re, float im, float*
 
 }  // namespace
 
-void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to) {
-  const std::int64_t coils = from.shape()[0], voxels = to.size();
-  context.threads().parallel_for(voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    float sum[kBlock];
-    for (std::int64_t v = begin; v < end; v += kBlock) {
-      const std::int64_t n = std::min(kBlock, end - v);
-      std::fill_n(sum, n, 0.0f);
-      for (std::int64_t c = 0; c < coils; ++c)
-        add_power(reinterpret_cast<const float*>(from.data() + c * voxels + v), sum, n);
-      store_root(sum, reinterpret_cast<float*>(to.data() + v), n);
-    }
-  });
-}
-
 void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
   const std::int64_t readouts = data.shape()[0], coils = data.shape()[1], samples = data.shape()[2];
   const std::int64_t blocks = (samples + kBlock - 1) / kBlock;
   const std::int64_t cost = coils * coils * std::min(kBlock, samples);
   context.threads().parallel_for(
-      readouts * blocks, std::max<std::int64_t>(1, 8 * kGrain / cost), [&](std::int64_t begin, std::int64_t end) {
+      readouts * blocks, std::max<std::int64_t>(1, kGrain / cost), [&](std::int64_t begin, std::int64_t end) {
         std::vector<cfloat> result(static_cast<std::size_t>(coils * kBlock));
         for (std::int64_t b = begin; b < end; ++b) {
           const std::int64_t s = b % blocks * kBlock, n = std::min(kBlock, samples - s);

@@ -9,17 +9,6 @@ namespace {
 constexpr std::int64_t kSharedBytes = 48 * 1024;  // shared memory [bytes] that a block gets on every device
 constexpr int kWarp = 32;
 
-__global__ void root_sum_of_squares_kernel(const float2* from, std::int64_t coils, std::int64_t voxels, float2* to) {
-  ECHOTRAIN_GRID_STRIDE(v, voxels) {
-    float sum = 0;
-    for (std::int64_t c = 0; c < coils; ++c) {
-      const float2 z = from[c * voxels + v];
-      sum += z.x * z.x + z.y * z.y;
-    }
-    to[v] = make_float2(sqrtf(sum), 0.0f);
-  }
-}
-
 /// One block per readout and `width` samples: it reads all coils before it writes any.
 __global__ void apply_coil_matrix_kernel(const float2* matrix, int coils, std::int64_t samples, int width,
                                          std::int64_t blocks_per_readout, float2* data) {
@@ -46,12 +35,6 @@ __global__ void apply_coil_matrix_kernel(const float2* matrix, int coils, std::i
 }
 
 }  // namespace
-
-void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to) {
-  root_sum_of_squares_kernel<<<blocks_for(to.size()), kThreads, 0, stream_of(context)>>>(
-      device_view(from.data()), from.shape()[0], to.size(), device_view(to.data()));
-  check_launch("root_sum_of_squares");
-}
 
 void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
   const std::int64_t readouts = data.shape()[0], coils = data.shape()[1], samples = data.shape()[2];

@@ -32,19 +32,6 @@ void adaptive_maps(Context& context, DeviceView<const cfloat> images, int block,
   ECHOTRAIN_DISPATCH(context, adaptive_maps(context, work));
 }
 
-void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
-             bool divide) {
-  const Shape &m = maps.shape(), &i = images.shape(), &o = out.shape();
-  bool good = m.rank() >= 1 && m == i && o.rank() == m.rank() && o[0] == 1;
-  for (std::size_t a = 1; good && a < m.rank(); ++a) good = o[a] == m[a];
-  if (!good)
-    throw std::invalid_argument(
-        fmt::format("combine: expected maps and images [coil, ...] and an image [1, ...], got {}, {} and {}", m.text(),
-                    i.text(), o.text()));
-  if (out.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, combine(context, maps, images, out, divide));
-}
-
 void principal_component(const cdouble* triangle, std::int64_t n, cfloat* vector) {
   std::vector<cdouble> x(static_cast<std::size_t>(n)), y(x.size());
   for (std::int64_t c = 0; c < n; ++c)

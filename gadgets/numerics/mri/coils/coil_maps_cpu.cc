@@ -41,17 +41,6 @@ ECHOTRAIN_CLONES void add_up(const float* from, std::int64_t step, std::int64_t 
     for (std::int64_t i = 0; i < n; ++i) to[i] += from[d * step + i];
 }
 
-/// re, im += conj(map) image; size += |map|^2.
-ECHOTRAIN_CLONES void add_conjugate_product(const float* map, const float* image, std::int64_t n, float* re, float* im,
-                                            float* size) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float sr = map[2 * i], si = map[2 * i + 1], ir = image[2 * i], ii = image[2 * i + 1];
-    re[i] += sr * ir + si * ii;
-    im[i] += sr * ii - si * ir;
-    size[i] += sr * sr + si * si;
-  }
-}
-
 /// Matrices, vectors and results of kLanes voxels. Each element holds all real parts, then all imaginary parts.
 struct Lanes {
   const float* matrix;  ///< [triangle_size(coils), 2, width], of which the first kLanes are used
@@ -467,54 +456,6 @@ void eigen_maps(Context& context, const EigenMaps& work) {
       bool keep[kLanes];
       for (std::int64_t i = 0; i < n; ++i) keep[i] = trace[i] > 0 && eigenvalue[i] >= work.crop;
       put(x.data(), work.coils, n, keep, work.maps + v, work.stride);
-    }
-  });
-}
-
-void deflate(Context& context, const Deflation& work) {
-  const std::int64_t coils = work.coils, voxels = work.voxels;
-  const auto vector_at = [&](std::int64_t c, std::int64_t v) { return work.vectors[c * voxels + v]; };
-  context.threads().parallel_for(voxels, kVoxelGrain / (coils * coils) + 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> values(static_cast<std::size_t>(end - begin), 0.0f);
-    for (std::int64_t a = 0; a < coils; ++a)
-      for (std::int64_t b = 0; b <= a; ++b) {
-        const cfloat* m = work.matrices + triangle_index(a, b) * voxels;
-        for (std::int64_t v = begin; v < end; ++v) {
-          // Re(conj(v_a) M_ab v_b); values that are not finite count as 0, as they do for the vectors.
-          const cfloat p = std::conj(vector_at(a, v)) * vector_at(b, v);
-          const float part = p.real() * m[v].real() - p.imag() * m[v].imag();
-          if (part - part == 0) values[static_cast<std::size_t>(v - begin)] += a == b ? part : 2 * part;
-        }
-      }
-    for (std::int64_t a = 0; a < coils; ++a) {
-      for (std::int64_t b = 0; b <= a; ++b) {
-        cfloat* m = work.matrices + triangle_index(a, b) * voxels;
-        for (std::int64_t v = begin; v < end; ++v)
-          m[v] -= values[static_cast<std::size_t>(v - begin)] * vector_at(a, v) * std::conj(vector_at(b, v));
-      }
-      for (std::int64_t v = begin; v < end; ++v)
-        work.maps[a * work.stride + v] =
-            values[static_cast<std::size_t>(v - begin)] >= work.crop ? vector_at(a, v) : cfloat{};
-    }
-  });
-}
-
-void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
-             bool divide) {
-  constexpr std::int64_t kRun = 256;  // voxels worked on at a time, so that their sums stay in the cache
-  const std::int64_t coils = maps.shape()[0], voxels = out.size();
-  context.threads().parallel_for(voxels, kVoxelGrain / 4, [&](std::int64_t begin, std::int64_t end) {
-    float re[kRun], im[kRun], size[kRun];
-    for (std::int64_t v = begin; v < end; v += kRun) {
-      const std::int64_t n = std::min(kRun, end - v);
-      for (float* sum : {re, im, size}) std::fill_n(sum, n, 0.0f);
-      for (std::int64_t c = 0; c < coils; ++c)
-        add_conjugate_product(reinterpret_cast<const float*>(maps.data() + c * voxels + v),
-                              reinterpret_cast<const float*>(images.data() + c * voxels + v), n, re, im, size);
-      for (std::int64_t i = 0; i < n; ++i) {
-        const float by = divide ? size[i] : 1.0f;
-        out.data()[v + i] = by > 0 ? cfloat(re[i] / by, im[i] / by) : cfloat{};
-      }
     }
   });
 }

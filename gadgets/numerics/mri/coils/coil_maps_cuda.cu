@@ -266,43 +266,6 @@ __global__ void eigen_kernel(Matrices w) {
   }
 }
 
-/// One voxel per thread.
-__global__ void deflate_kernel(float2* matrices, int coils, std::int64_t voxels, const float2* vectors, float crop,
-                               float2* maps, std::int64_t stride) {
-  ECHOTRAIN_GRID_STRIDE(v, voxels) {
-    float value = 0;
-    for (int a = 0; a < coils; ++a)
-      for (int b = 0; b <= a; ++b) {
-        const float2 m = take(matrices[triangle_index(a, b) * voxels + v], 1.0f);
-        const float2 p = conjugate(vectors[a * voxels + v]) * vectors[b * voxels + v];
-        value += (a == b ? 1.0f : 2.0f) * (p.x * m.x - p.y * m.y);
-      }
-    for (int a = 0; a < coils; ++a) {
-      const float2 own = vectors[a * voxels + v];
-      for (int b = 0; b <= a; ++b) {
-        float2& m = matrices[triangle_index(a, b) * voxels + v];
-        m = m - value * (own * conjugate(vectors[b * voxels + v]));
-      }
-      maps[a * stride + v] = value >= crop ? own : make_float2(0.0f, 0.0f);
-    }
-  }
-}
-
-__global__ void combine_kernel(const float2* maps, const float2* images, int coils, std::int64_t voxels, bool divide,
-                               float2* out) {
-  ECHOTRAIN_GRID_STRIDE(v, voxels) {
-    float2 sum = make_float2(0.0f, 0.0f);
-    float size = 0;
-    for (int c = 0; c < coils; ++c) {
-      const float2 s = maps[c * voxels + v], part = conjugate(s) * images[c * voxels + v];
-      sum = make_float2(sum.x + part.x, sum.y + part.y);
-      size += s.x * s.x + s.y * s.y;
-    }
-    const float by = divide ? size : 1.0f;
-    out[v] = by > 0 ? make_float2(sum.x / by, sum.y / by) : make_float2(0.0f, 0.0f);
-  }
-}
-
 /// A launch whose threads keep two vectors each in shared memory.
 struct Launch {
   unsigned blocks, threads;
@@ -389,21 +352,6 @@ void eigen_maps(Context& context, const EigenMaps& work) {
   else
     eigen_kernel<<<launch.blocks, launch.threads, launch.shared, stream>>>(matrices);
   check_launch("eigen_maps");
-}
-
-void deflate(Context& context, const Deflation& work) {
-  deflate_kernel<<<blocks_for(work.voxels), kThreads, 0, stream_of(context)>>>(
-      device_view(work.matrices), static_cast<int>(work.coils), work.voxels, device_view(work.vectors), work.crop,
-      device_view(work.maps), work.stride);
-  check_launch("deflate");
-}
-
-void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
-             bool divide) {
-  combine_kernel<<<blocks_for(out.size()), kThreads, 0, stream_of(context)>>>(
-      device_view(maps.data()), device_view(images.data()), static_cast<int>(maps.shape()[0]), out.size(), divide,
-      device_view(out.data()));
-  check_launch("combine");
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -51,13 +51,13 @@ struct Deflation {
   std::int64_t stride;
 };
 
+/// With l = v^H M v: maps = v where l is at least crop, else 0; M -= l v v^H.
+void deflate(Context& context, const Deflation& work);
+
 // clang-format off
 ECHOTRAIN_BACKENDS(
 void adaptive_maps(Context& context, const AdaptiveMaps& work);
 void eigen_maps(Context& context, const EigenMaps& work);
-/// With l = v^H M v: maps = v where l is at least crop, else 0; M -= l v v^H.
-void deflate(Context& context, const Deflation& work);
-void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out, bool divide);
 )
 // clang-format on
 

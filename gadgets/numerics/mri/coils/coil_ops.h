@@ -1,4 +1,4 @@
-// The coil operations of each backend; arguments were checked.
+// The product of a matrix and channels on each backend; arguments were checked.
 #pragma once
 
 #include "gadgets/numerics/core/backends.h"
@@ -8,7 +8,6 @@ namespace echotrain::numerics {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to);
 void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data);
 )
 // clang-format on

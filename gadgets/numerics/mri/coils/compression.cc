@@ -187,27 +187,4 @@ void add_coil_gram(Context& context, DeviceView<const cfloat> data, std::int64_t
   ECHOTRAIN_DISPATCH(context, add_coil_gram(context, data, first, last, gram));
 }
 
-void add_coil_grams(Context& context, DeviceView<const cfloat> data, DeviceView<cdouble> grams) {
-  const Shape &d = data.shape(), &g = grams.shape();
-  if (d.rank() != 3 || g.rank() != 3 || g[0] != d[1] || g[1] != d[1] || g[2] != d[2])
-    throw std::invalid_argument(
-        fmt::format("add_coil_grams: expected [readout, coil, sample] and [coil, coil, sample], got {} and {}",
-                    d.text(), g.text()));
-  if (data.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, add_coil_grams(context, data, grams));
-}
-
-void compress(Context& context, DeviceView<const cfloat> matrix, DeviceView<const cfloat> data, DeviceView<cfloat> to) {
-  const Shape &m = matrix.shape(), &d = data.shape(), &t = to.shape();
-  bool good = d.rank() == 3 && t.rank() == 3 && (m.rank() == 2 || m.rank() == 3);
-  good = good && m[1] == d[1] && t[0] == d[0] && t[1] == m[0] && t[2] == d[2] && (m.rank() == 2 || m[2] == d[2]);
-  if (!good)
-    throw std::invalid_argument(
-        fmt::format("compress: expected a matrix [kept, coil] or [kept, coil, sample], [readout, coil, sample] and "
-                    "[readout, kept, sample], got {}, {} and {}",
-                    m.text(), d.text(), t.text()));
-  if (to.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, compress(context, matrix, data, to));
-}
-
 }  // namespace echotrain::numerics

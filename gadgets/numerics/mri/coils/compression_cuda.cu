@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/mri/coils/compression_ops.h"
 
@@ -50,41 +48,6 @@ __global__ void add_coil_gram_kernel(const float2* data, std::int64_t readouts, 
   if (b < a) gram[b * coils + a] = make_double2(sum.x, -sum.y);
 }
 
-__global__ void add_coil_grams_kernel(const float2* data, std::int64_t readouts, std::int64_t coils,
-                                      std::int64_t samples, double2* grams) {
-  const std::int64_t pairs = coils * (coils + 1) / 2;
-  ECHOTRAIN_GRID_STRIDE(i, pairs * samples) {
-    std::int64_t a = 0, b = 0;
-    pair_of(i / samples, a, b);
-    const std::int64_t s = i % samples;
-    double2 sum = grams[(a * coils + b) * samples + s];
-    for (std::int64_t r = 0; r < readouts; ++r) {
-      const float2* readout = data + r * coils * samples + s;
-      add_product(readout[a * samples], readout[b * samples], sum);
-    }
-    grams[(a * coils + b) * samples + s] = sum;
-    if (b < a) grams[(b * coils + a) * samples + s] = make_double2(sum.x, -sum.y);
-  }
-}
-
-/// Neighbouring threads have neighbouring samples; the readouts that the virtual coils share come from the cache.
-template <bool kEach>
-__global__ void compress_kernel(const float2* matrix, const float2* data, std::int64_t coils, std::int64_t samples,
-                                std::int64_t kept, std::int64_t size, float2* to) {
-  ECHOTRAIN_GRID_STRIDE(i, size) {
-    const std::int64_t s = i % samples, k = i / samples % kept, readout = i / samples / kept;
-    const float2* from = data + readout * coils * samples + s;
-    const float2* row = matrix + k * coils * (kEach ? samples : 1) + (kEach ? s : 0);
-    float2 sum = make_float2(0.0f, 0.0f);
-    for (std::int64_t c = 0; c < coils; ++c) {
-      const float2 m = row[c * (kEach ? samples : 1)], z = from[c * samples];
-      sum.x += m.x * z.x - m.y * z.y;
-      sum.y += m.x * z.y + m.y * z.x;
-    }
-    to[i] = sum;
-  }
-}
-
 double2* device_view(cdouble* data) { return reinterpret_cast<double2*>(data); }
 
 }  // namespace
@@ -98,21 +61,6 @@ void add_coil_gram(Context& context, DeviceView<const cfloat> data, std::int64_t
   add_coil_gram_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(context)>>>(
       cuda::device_view(data.data()), data.shape()[0], coils, data.shape()[2], first, last, device_view(gram.data()));
   check_launch("add_coil_gram");
-}
-
-void add_coil_grams(Context& context, DeviceView<const cfloat> data, DeviceView<cdouble> grams) {
-  const std::int64_t coils = data.shape()[1], samples = data.shape()[2];
-  add_coil_grams_kernel<<<blocks_for(coils * (coils + 1) / 2 * samples), kThreads, 0, stream_of(context)>>>(
-      cuda::device_view(data.data()), data.shape()[0], coils, samples, device_view(grams.data()));
-  check_launch("add_coil_grams");
-}
-
-void compress(Context& context, DeviceView<const cfloat> matrix, DeviceView<const cfloat> data, DeviceView<cfloat> to) {
-  const auto kernel = matrix.shape().rank() == 3 ? compress_kernel<true> : compress_kernel<false>;
-  kernel<<<blocks_for(to.size()), kThreads, 0, stream_of(context)>>>(
-      cuda::device_view(matrix.data()), cuda::device_view(data.data()), data.shape()[1], data.shape()[2], to.shape()[1],
-      to.size(), cuda::device_view(to.data()));
-  check_launch("compress");
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -1,4 +1,4 @@
-// The operations of coil compression of each backend; arguments were checked.
+// The Gram matrix of coils on each backend; arguments were checked.
 #pragma once
 
 #include "gadgets/numerics/core/backends.h"
@@ -10,8 +10,6 @@ namespace echotrain::numerics {
 ECHOTRAIN_BACKENDS(
 void add_coil_gram(Context& context, DeviceView<const cfloat> data, std::int64_t first, std::int64_t last,
                    DeviceView<cdouble> gram);
-void add_coil_grams(Context& context, DeviceView<const cfloat> data, DeviceView<cdouble> grams);
-void compress(Context& context, DeviceView<const cfloat> matrix, DeviceView<const cfloat> data, DeviceView<cfloat> to);
 )
 // clang-format on
 

@@ -42,40 +42,9 @@ void combine_rest(const float* weights, std::int64_t stride, const cfloat* from,
   }
 }
 
-/// to = factor * phases * from, as pairs of floats.
-ECHOTRAIN_CLONES void multiply(const float* phases, const float* from, float re, float im, float* to, std::int64_t n) {
-  for (std::int64_t x = 0; x < n; ++x) {
-    const float pr = re * phases[2 * x] - im * phases[2 * x + 1], pi = re * phases[2 * x + 1] + im * phases[2 * x];
-    const float fr = from[2 * x], fi = from[2 * x + 1];
-    to[2 * x] = pr * fr - pi * fi;
-    to[2 * x + 1] = pr * fi + pi * fr;
-  }
-}
-
 const float* floats(const cfloat* data) { return reinterpret_cast<const float*>(data); }
 
 }  // namespace
-
-void change_lines(Context& context, HostView<const LineChange> changes, DeviceView<const cfloat> phases,
-                  DeviceView<const cfloat> from, DeviceView<cfloat> to) {
-  constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
-  const std::int64_t coils = from.shape()[1], n = from.shape()[2], each = phases.shape()[1];
-  context.threads().parallel_for(
-      from.shape()[0] * coils, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const LineChange& change = changes.data()[row / coils];
-          const cfloat* factors = phases.data() + (change.set * each + (each == 1 ? 0 : row % coils)) * n;
-          const cfloat* source = from.data() + row * n;
-          cfloat* target = to.data() + row * n;
-          if (change.turned != 0) {
-            for (std::int64_t x = 0; x < n; ++x) target[x] = source[(2 * (n / 2) - x + n) % n];
-            source = target;  // each element is read before it is written
-          }
-          multiply(floats(factors), floats(source), change.factor.real(), change.factor.imag(),
-                   reinterpret_cast<float*>(target), n);
-        }
-      });
-}
 
 void combine_samples(Context& context, HostView<const std::int32_t> sets, DeviceView<const float> weights,
                      DeviceView<const cfloat> from, DeviceView<cfloat> to) {

@@ -4,22 +4,6 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// One thread per element of `to`, so that stores are contiguous.
-__global__ void change_lines_kernel(const LineChange* changes, const float2* phases, std::int64_t each,
-                                    const float2* from, std::int64_t coils, std::int64_t n, std::int64_t size,
-                                    float2* to) {
-  ECHOTRAIN_GRID_STRIDE(i, size) {
-    const std::int64_t x = i % n, row = i / n, c = row % coils;
-    const float4 change = reinterpret_cast<const float4*>(changes)[row / coils];
-    const std::int64_t set = __float_as_int(change.x);
-    const bool turned = __float_as_int(change.y) != 0;
-    const float2 phase = phases[(set * each + (each == 1 ? 0 : c)) * n + x];
-    const float2 value = from[row * n + (turned ? (2 * (n / 2) - x + n) % n : x)];
-    const float re = change.z * phase.x - change.w * phase.y, im = change.z * phase.y + change.w * phase.x;
-    to[i] = make_float2(re * value.x - im * value.y, re * value.y + im * value.x);
-  }
-}
-
 /// One thread per element of `to`: neighbours read neighbouring weights, and the same sample.
 __global__ void combine_samples_kernel(const std::int32_t* sets, const float* weights, const float2* from,
                                        std::int64_t coils, std::int64_t samples, std::int64_t n, std::int64_t size,
@@ -40,16 +24,6 @@ __global__ void combine_samples_kernel(const std::int32_t* sets, const float* we
 }
 
 }  // namespace
-
-void change_lines(Context& context, HostView<const LineChange> changes, DeviceView<const cfloat> phases,
-                  DeviceView<const cfloat> from, DeviceView<cfloat> to) {
-  static_assert(sizeof(LineChange) == sizeof(float4), "the kernel reads a change as four words");
-  const Array<LineChange> copied = context.upload<LineChange>(changes);
-  change_lines_kernel<<<blocks_for(to.size()), kThreads, 0, stream_of(context)>>>(
-      copied.data(), device_view(phases.data()), phases.shape()[1], device_view(from.data()), from.shape()[1],
-      from.shape()[2], to.size(), device_view(to.data()));
-  check_launch("change_lines");
-}
 
 void combine_samples(Context& context, HostView<const std::int32_t> sets, DeviceView<const float> weights,
                      DeviceView<const cfloat> from, DeviceView<cfloat> to) {

@@ -1,4 +1,4 @@
-// The operations on EPI's lines of each backend; arguments were checked.
+// The weighted sums of EPI's lines of each backend; arguments were checked.
 #pragma once
 
 #include "gadgets/numerics/core/backends.h"
@@ -8,8 +8,6 @@ namespace echotrain::numerics {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-void change_lines(Context& context, HostView<const LineChange> changes, DeviceView<const cfloat> phases,
-                  DeviceView<const cfloat> from, DeviceView<cfloat> to);
 void combine_samples(Context& context, HostView<const std::int32_t> sets, DeviceView<const float> weights,
                      DeviceView<const cfloat> from, DeviceView<cfloat> to);
 )

@@ -99,7 +99,7 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
       work.maps = vectors.data();
       work.stride = work.voxels;
       ECHOTRAIN_DISPATCH(context, eigen_maps(context, work));
-      ECHOTRAIN_DISPATCH(context, deflate(context, step));
+      deflate(context, step);
       work.crop = step.crop;
       work.maps = step.maps + coils * step.stride;
       work.stride = step.stride;

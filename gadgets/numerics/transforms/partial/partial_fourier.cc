@@ -81,7 +81,7 @@ class PartialKspace {
       Array<cfloat> reference = context_.allocate<cfloat>({some, n_[0], n_[1], n_[2]}),
                     image = context_.allocate<cfloat>(reference.shape());
       cfloat* data = kspace_.data() + first * item;
-      ECHOTRAIN_DISPATCH(context_, place_weighted(context_, data, axes(low), some, reference.data()));
+      place_weighted(context_, data, axes(low), some, reference.data());
       transform(reference, Direction::inverse);
       work(some, data, reference, image);
     }
@@ -121,9 +121,9 @@ void homodyne(Context& context, DeviceView<cfloat> kspace, const AcquiredBox& bo
   });
   const Extents all = last_axes(kspace.shape(), 3);
   partial.for_coils([&](std::int64_t coils, cfloat* data, Array<cfloat>& reference, Array<cfloat>& image) {
-    ECHOTRAIN_DISPATCH(context, place_weighted(context, data, partial.axes(ramp), coils, image.data()));
+    place_weighted(context, data, partial.axes(ramp), coils, image.data());
     partial.transform(image, Direction::inverse);
-    ECHOTRAIN_DISPATCH(context, project(context, reference.data(), image.size(), true, image.data()));
+    project(context, reference.data(), image.size(), true, image.data());
     partial.transform(image, Direction::forward);
     ECHOTRAIN_DISPATCH(context, crop(context, image.data(), data, coils, centred(all, all), partial.scale()));
   });
@@ -155,10 +155,10 @@ void pocs(Context& context, DeviceView<cfloat> kspace, const AcquiredBox& box, i
     ECHOTRAIN_DISPATCH(context, place(context, data, image.data(), coils, centred(all, all)));
     for (int i = 1; i <= iterations; ++i) {
       partial.transform(image, Direction::inverse);
-      ECHOTRAIN_DISPATCH(context, project(context, reference.data(), image.size(), false, image.data()));
+      project(context, reference.data(), image.size(), false, image.data());
       partial.transform(image, Direction::forward);
-      ECHOTRAIN_DISPATCH(context, keep_acquired(context, data, partial.axes(acquired), partial.axes(filled), coils,
-                                                partial.scale(), i == iterations, image.data()));
+      keep_acquired(context, data, partial.axes(acquired), partial.axes(filled), coils, partial.scale(),
+                    i == iterations, image.data());
     }
   });
 }

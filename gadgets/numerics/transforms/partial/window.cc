@@ -6,7 +6,6 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/transforms/partial/partial_ops.h"
 
 namespace echotrain::numerics {
@@ -43,8 +42,7 @@ void multiply_axes(Context& context, DeviceView<cfloat> kspace, const std::array
   }
   if (kspace.size() == 0) return;
   const Array<float> there = context.upload<float>({all.data(), {static_cast<std::int64_t>(all.size())}});
-  const AxisFactors axes{last_axes(shape, 3), there.data()};
-  ECHOTRAIN_DISPATCH(context, multiply_axes(context, axes, shape[0], kspace.data()));
+  multiply_axes(context, AxisFactors{last_axes(shape, 3), there.data()}, shape[0], kspace.data());
 }
 
 }  // namespace echotrain::numerics

@@ -1,6 +1,35 @@
+#include <cmath>
+
+#include "gadgets/numerics/core/map.cuh"
 #include "gadgets/numerics/mri/coils/coil.h"
 
+namespace echotrain::numerics {
+
+struct RootSumOfSquares {
+  static constexpr int kLanes[] = {256};
+  static constexpr bool kClones = true;
+  const cfloat* from;
+  std::int64_t coils, voxels;
+  cfloat* to;
+
+  template <int kMost>
+  ECHOTRAIN_EACH void operator()(Lanes<kMost> v) const {
+    float sums[kMost];
+    for (int l = 0; l < v.count; ++l) sums[l] = 0;
+    for (std::int64_t c = 0; c < coils; ++c)
+      for (int l = 0; l < v.count; ++l) sums[l] += power(load(from + c * voxels + v.first + l));
+    for (int l = 0; l < v.count; ++l) store({sqrtf(sums[l]), 0}, to + v.first + l);
+  }
+};
+ECHOTRAIN_MAP(RootSumOfSquares, 1)
+
+}  // namespace echotrain::numerics
+
+#ifndef __CUDACC__
+
 #include <fmt/format.h>
+
+#include <stdexcept>
 
 #include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/mri/coils/coil_ops.h"
@@ -14,8 +43,8 @@ void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, Device
   if (!good)
     throw std::invalid_argument(
         fmt::format("root_sum_of_squares: expected [coil, ...] and [1, ...], got {} and {}", f.text(), t.text()));
-  if (to.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, root_sum_of_squares(context, from, to));
+  constexpr std::int64_t kGrain = 4 * 1024;
+  map(context, {to.size()}, RootSumOfSquares{from.data(), f[0], to.size(), to.data()}, kGrain);
 }
 
 void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
@@ -28,3 +57,4 @@ void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, Device
 }
 
 }  // namespace echotrain::numerics
+#endif

@@ -1,4 +1,42 @@
+#include "gadgets/numerics/core/map.cuh"
 #include "gadgets/numerics/mri/epi/line_changes.h"
+
+namespace echotrain::numerics {
+
+struct ChangedLines {
+  static constexpr int kLanes[] = {0, 0, 1024};
+  static constexpr bool kClones = true;
+  const LineChange* changes;
+  const cfloat* phases;
+  std::int64_t each;
+  const cfloat* from;
+  std::int64_t coils, n;
+  cfloat* to;
+
+  template <int kMost>
+  ECHOTRAIN_EACH void operator()(std::int64_t line, std::int64_t c, Lanes<kMost> x) const {
+    const std::int64_t set = changes[line].set, row = (line * coils + c) * n, last = n / 2 * 2;
+    const bool turned = changes[line].turned != 0;
+    const Complex factor{changes[line].factor.real(), changes[line].factor.imag()};
+    const cfloat *const of_x = phases + (set * each + (each == 1 ? 0 : c)) * n + x.first, *const source = from + row;
+    cfloat* const target = to + row + x.first;
+    if (!turned) {
+      for (int l = 0; l < x.count; ++l) store(factor * load(of_x + l) * load(source + x.first + l), target + l);
+      return;
+    }
+    Complex values[kMost];
+    for (int l = 0; l < x.count; ++l) {
+      const std::int64_t opposite = last - x.first - l;
+      values[l] = load(source + (opposite < n ? opposite : 0));
+    }
+    for (int l = 0; l < x.count; ++l) store(factor * load(of_x + l) * values[l], target + l);
+  }
+};
+ECHOTRAIN_MAP(ChangedLines, 3)
+
+}  // namespace echotrain::numerics
+
+#ifndef __CUDACC__
 
 #include <fmt/format.h>
 
@@ -21,7 +59,8 @@ void change_lines(Context& context, HostView<const LineChange> changes, DeviceVi
   if (std::any_of(changes.data(), changes.data() + f[0], bad))
     throw std::invalid_argument(fmt::format("change_lines: a line has phases that are not among {}", p.text()));
   if (f.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, change_lines(context, changes, phases, from, to));
+  const Readable<LineChange> there(context, changes);
+  map(context, {f[0], f[1], f[2]}, ChangedLines{there.data(), phases.data(), p[1], from.data(), f[1], f[2], to.data()});
 }
 
 void combine_samples(Context& context, HostView<const std::int32_t> sets, DeviceView<const float> weights,
@@ -39,3 +78,4 @@ void combine_samples(Context& context, HostView<const std::int32_t> sets, Device
 }
 
 }  // namespace echotrain::numerics
+#endif
