@@ -3,7 +3,7 @@
 FOLDER/Testing/first.log is ctest's output. An entry of ctest is one test, or as many as FOLDER/tests/results/ENTRY.xml has, which
 GoogleTest and pytest write. RETRIED of those that failed have passed when tried again. Tests that want a GPU where there is none are
 one line, others have their reason. Where all parts of a program of GoogleTest ran, its own list of tests says what had to run, and
-what could not without a GPU (names with "/cuda"): the exit status is 1 where the results have other names.
+what could not without a GPU (names with "/cuda"): the exit status is 1 where the results have other names, or no file.
 """
 
 import ast
@@ -47,11 +47,13 @@ def cases_of(entry, path):
     program = PART.fullmatch(entry.replace(".timing", ".part_0"))
     for case in ElementTree.fromstring(path.read_bytes()).iter("testcase"):
         suite, name = case.get("classname", ""), case.get("name")
+        skipped = case.find("skipped")
         if program:
             group, name = program[1], f"{suite}.{name}"
-        else:  # the last part of the module is the file; a file that is skipped whole has the module as its name
-            group = (suite or name).rpartition(".")[2]
-        skipped = case.find("skipped")
+        elif skipped is not None and skipped.get("message") == "collection skipped":  # the module is its name
+            group = name.rpartition(".")[2]
+        else:  # the last part of the module is the file
+            group = suite.rpartition(".")[2]
         if case.find("failure") is not None or case.find("error") is not None:
             yield Case(group, name, "failed")
         elif skipped is not None:
@@ -139,6 +141,9 @@ def main(folder, retried):
             print(f"failed: {case.group} {case.name}".rstrip())
     tell_skipped(cases)
     errors = list(wrong(folder, entries, cases))
+    without = [case.name for case in cases if not case.group]
+    if without:
+        errors.append(f"{len(without)} tests of Python have no file, so that one process has them all: {told(without)}")
     for error in errors:
         print(f"error: {error}")
     count = collections.Counter(case.status for case in cases)

@@ -179,6 +179,10 @@ def test_a_session_of_many_files_of_python(entries):
     session = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")  # tests/CMakeLists.txt
     pytest_results(folder, "python", *session, **FILES)
     is_told(folder)
+    pytest_results(folder, "python", *session, f"--rootdir={folder / 'tests'}", **FILES)
+    done = count(folder)
+    assert done.returncode == 1
+    assert "error: 8 tests of Python have no file, so that one process has them all: " in done.stdout
     for name, text in {"fails": "def test_it(): assert False\n", "ends": "import os\ndef test_it(): os._exit(3)\n"}.items():
         pytest_results(folder, "python", *session, **FILES, **{name: text})
         assert f"failed: test_{name} test_it" in count(folder).stdout.splitlines()
