@@ -74,6 +74,7 @@ struct StencilDiagonal {
     for (int l = 0; l < lanes.count; ++l) sums[l] = 0;
     for_edges(s, z, row, lanes, voxel,
               [&](std::int64_t, const float* w, float of_axis, int first, int last) ECHOTRAIN_INLINE_LAMBDA {
+                // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): all lanes were set to 0
                 for (int l = first; l < last; ++l) sums[l] += of_axis * (w == nullptr ? 1.0f : w[l] * w[l]);
               });
     for (int l = 0; l < lanes.count; ++l) diagonal[voxel + l] = sums[l];
