@@ -47,9 +47,9 @@ use_ccache() {
 # in_build TEXT: whether a line of the build's CMakeCache.txt, if there is one, begins so.
 in_build() { grep -qs "^$1" "$build/CMakeCache.txt"; }
 
-# configure_release [CMAKE ARGUMENT...]: from the environment, ECHOTRAIN_WERROR and ECHOTRAIN_CUDA_ARCHITECTURES.
+# configure_release [CMAKE ARGUMENT...]: from the environment, ECHOTRAIN_WERROR, ECHOTRAIN_CUDA and ECHOTRAIN_CUDA_ARCHITECTURES.
 configure_release() {
-  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_CUDA=AUTO) line
+  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DECHOTRAIN_CUDA=${ECHOTRAIN_CUDA:-AUTO}") line
   # After ./run demo, which leaves these out; else a choice of the user's stays.
   if ! in_build ECHOTRAIN_PARTS:STRING=all; then
     arguments+=(-DECHOTRAIN_PARTS=all -DECHOTRAIN_TESTS=ON -DECHOTRAIN_DICOM=AUTO)
@@ -94,7 +94,7 @@ touched() {
   local base=$1 path changed
   shift
   if [ -z "$base" ]; then return 0; fi
-  for path in "$@"; do if [ ! -e "$root/$path" ]; then return 0; fi; done
+  for path in "$@"; do case $path in *'*'*) ;; *) if [ ! -e "$root/$path" ]; then return 0; fi ;; esac; done
   changed=$(git -C "$root" diff --name-only "$base" -- "$@" && git -C "$root" ls-files --others --exclude-standard -- "$@") || return 0
   [ -n "$changed" ]
 }

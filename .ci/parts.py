@@ -6,8 +6,9 @@ of `echotrain` (clients/cpp/commands/PART.cc). A source is needed when a program
 includes; of a folder of gadgets/numerics, all sources are. A source that has no header of its own belongs to that header of
 its folder, among those that it includes, whose name is most like its own. Exit 1 when there is no such part.
 
-.ci/parts.py --included FOLDER...: the files below some folders, and those that these include."""
+.ci/parts.py --included NAME...: the files below a folder, or that match a pattern ("*.cu"), and those that these include."""
 
+import fnmatch
 import os
 import re
 import sys
@@ -72,9 +73,9 @@ def needed(files, names):
     return sorted(path for path in seen if path.endswith((".cc", ".cu")))
 
 
-def included(files, folders):
-    """The files below these folders, and those that these include."""
-    seen, left = set(), [path for path in files if path.startswith(tuple(f"{folder}/" for folder in folders))]
+def included(files, names):
+    """The files below these folders, or that match these patterns, and those that these include."""
+    seen, left = set(), [path for path in files for name in names if path.startswith(f"{name}/") or fnmatch.fnmatchcase(path, name)]
     while left:
         path = left.pop()
         if path in files and path not in seen:

@@ -59,6 +59,7 @@ def test_only_what_has_changed_is_touched(tree):
     assert base == git(tree, "rev-parse", "main")
     assert touched(tree, base, "gadgets") and touched(tree, base, "server", "gadgets/b.cc")
     assert not touched(tree, base, "server") and not touched(tree, base, "server/a.cc")
+    assert touched(tree, base, "'*.cc'") and not touched(tree, base, "'*.cu'")
 
 
 @pytest.mark.parametrize(("name", "text"), [("server/a.cc", "2"), ("server/new.cc", "1")])

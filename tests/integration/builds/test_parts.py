@@ -110,6 +110,7 @@ def test_what_a_folder_includes_is_all_that_it_compiles():
     compiled = set(files) - {"gadgets/fft.cc", "gadgets/threads.h"}
     assert set(parts.included(files, ["tests/bench"])) == compiled
     assert parts.included(files, ["tests/ben"]) == []
+    assert parts.included(files, ["*_fft.cc"]) == sorted(compiled)
     here = subprocess.run([sys.executable, SOURCE / ".ci/parts.py", "--included", "tests/bench"], capture_output=True, text=True)
     listed = here.stdout.split()
     assert listed[0] == "tests/bench" and "gadgets/numerics/core/context.h" in listed
