@@ -8,7 +8,7 @@ import pytest
 
 from programs import SOURCE
 
-ALL = {"TSan", "benchmarks", "h200"}
+ALL = {"TSan", "benchmarks", "h200", "CUDA code"}
 
 
 def git(folder, *arguments):
@@ -119,7 +119,7 @@ def sources(tmp_path_factory):
 
 
 def plan(folder, **more):
-    """The optional steps of .ci/run there: TSan, benchmarks, and the shared numerics of the preset h200."""
+    """The optional steps of .ci/run there: TSan, benchmarks, CUDA code, and the shared numerics of the preset h200."""
     environment = {name: value for name, value in os.environ.items() if name != "CI_FULL"} | more
     done = subprocess.run(["bash", ".ci/run", "--plan"], cwd=folder, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
@@ -137,6 +137,7 @@ def plan(folder, **more):
     ("gadgets/numerics/core/new.h", {"TSan", "h200"}),
     ("gadgets/numerics/core/context.h", ALL),
     ("gadgets/numerics/mri/new.cc", {"h200"}),
+    ("gadgets/numerics/mri/new.cu", {"h200", "CUDA code"}),
     ("gadgets/images/new.cc", set()),
     ("docs/page.md", set()),
     ("tests/bench/new.h", {"benchmarks"}),
