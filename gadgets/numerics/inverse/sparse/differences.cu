@@ -5,57 +5,54 @@ namespace echotrain::numerics {
 
 /// The extents of a series and the axes that have neighbours.
 struct SeriesGrid {
-  std::int64_t n[4];  ///< t, z, y, x
-  int axes[4];        ///< the axes, `count` of them
+  std::int64_t n[4];     ///< t, z, y, x
+  std::int64_t step[4];  ///< from an element of an axis to the next one
+  std::int64_t size;
+  int axes[4];  ///< the axes, `count` of them
   int count;
 
-  ECHOTRAIN_HOST_DEVICE std::int64_t size() const { return n[0] * n[1] * n[2] * n[3]; }
-  ECHOTRAIN_HOST_DEVICE std::int64_t stride(int axis) const {
-    std::int64_t step = 1;
-    for (int a = 3; a > axis; --a) step *= n[a];
-    return step;
-  }
   /// The distance from element i of an axis to the next one, or to the one before, in elements of the series; 0 where
   /// there is none.
   ECHOTRAIN_HOST_DEVICE std::int64_t next(int axis, std::int64_t i) const {
-    if (i + 1 < n[axis]) return stride(axis);
-    return axis == 0 ? 0 : -i * stride(axis);
+    if (i + 1 < n[axis]) return step[axis];
+    return axis == 0 ? 0 : -i * step[axis];
   }
   ECHOTRAIN_HOST_DEVICE std::int64_t before(int axis, std::int64_t i) const {
-    if (i > 0) return -stride(axis);
-    return axis == 0 ? 0 : (n[axis] - 1) * stride(axis);
+    if (i > 0) return -step[axis];
+    return axis == 0 ? 0 : (n[axis] - 1) * step[axis];
   }
   ECHOTRAIN_HOST_DEVICE std::int64_t at(std::int64_t t, std::int64_t z, std::int64_t y, std::int64_t x) const {
-    return ((t * n[1] + z) * n[2] + y) * n[3] + x;
+    return t * step[0] + z * step[1] + y * step[2] + x;
   }
 };
 
-/// Lanes have their neighbours along x in a row, apart from the one that is the last of its row, or the first.
+/// Rows are done together, so that what all of them share is found once, and each along all axes before the next one.
+/// Lanes have their neighbours along x in a row, apart from the last one of a row, whose neighbour is the first.
 struct Differences {
-  static constexpr int kLanes[] = {0, 0, 0, 256};
+  static constexpr int kLanes[] = {0, 0, 16, 256};
   static constexpr bool kClones = true;
   SeriesGrid g;
   const cfloat* x;
   cfloat* d;
 
-  template <int kMost>
-  ECHOTRAIN_EACH void operator()(std::int64_t t, std::int64_t z, std::int64_t y, Lanes<kMost> lanes) const {
-    const std::int64_t row = g.at(t, z, y, lanes.first), at[3] = {t, z, y};
-    const bool last = lanes.first + lanes.count == g.n[3];
-    for (int a = 0; a < g.count; ++a) {
-      const int axis = g.axes[a];
-      cfloat* const to = d + a * g.size() + row;
-      if (axis < 3) {
-        subtract(x + row + g.next(axis, at[axis]), x + row, lanes.count, to);
-      } else {
-        const int inside = last ? lanes.count - 1 : lanes.count;
-        subtract(x + row + 1, x + row, inside, to);
-        if (last) subtract(x + g.at(t, z, y, 0), x + row + inside, 1, to + inside);
+  template <int kRows, int kMost>
+  ECHOTRAIN_EACH void operator()(std::int64_t t, std::int64_t z, Lanes<kRows> rows, Lanes<kMost> lanes) const {
+    const std::int64_t first = g.at(t, z, rows.first, lanes.first), of_t = g.next(0, t), of_z = g.next(1, z);
+    const std::int64_t of_x = kMost > 1 ? 1 : g.next(3, lanes.first);
+    const bool wraps = kMost > 1 && lanes.first + lanes.count == g.n[3];
+    const cfloat* from = x + first;
+    cfloat* to = d + first;
+    for (int r = 0; r < rows.count; ++r, from += g.n[3], to += g.n[3])
+      for (int a = 0; a < g.count; ++a) {
+        const int axis = g.axes[a], inside = axis == 3 && wraps ? lanes.count - 1 : lanes.count;
+        const cfloat* const next = from + (axis == 0   ? of_t
+                                           : axis == 1 ? of_z
+                                           : axis == 2 ? g.next(2, rows.first + r)
+                                                       : of_x);
+        cfloat* const of_axis = to + a * g.size;
+        for (int l = 0; l < inside; ++l) store(load(next + l) - load(from + l), of_axis + l);
+        if (inside < lanes.count) store(load(from - lanes.first) - load(from + inside), of_axis + inside);
       }
-    }
-  }
-  ECHOTRAIN_EACH static void subtract(const cfloat* u, const cfloat* v, int n, cfloat* to) {
-    for (int l = 0; l < n; ++l) store(load(u + l) - load(v + l), to + l);
   }
 };
 ECHOTRAIN_MAP(Differences, 4)
@@ -74,7 +71,7 @@ struct AdjointDifferences {
     for (int l = 0; l < lanes.count; ++l) sums[l] = {0, 0};
     for (int a = 0; a < g.count; ++a) {
       const int axis = g.axes[a];
-      const cfloat* const from = d + a * g.size() + row;
+      const cfloat* const from = d + a * g.size + row;
       if (axis < 3) {
         const std::int64_t before = g.before(axis, at[axis]), next = g.next(axis, at[axis]);
         // The first and the last frame have a neighbour in time on one side only.
@@ -111,6 +108,11 @@ SeriesGrid grid_of(const DifferenceAxes& axes, const Shape& series) {
   for (int a = 0; a < 4; ++a) {
     grid.n[a] = series[static_cast<std::size_t>(a)];
     if (axes.along[static_cast<std::size_t>(a)] && grid.n[a] > 1) grid.axes[grid.count++] = a;
+  }
+  grid.size = 1;
+  for (int a = 3; a >= 0; --a) {
+    grid.step[a] = grid.size;
+    grid.size *= grid.n[a];
   }
   return grid;
 }

@@ -3,8 +3,9 @@
 
 namespace echotrain::numerics {
 
+/// Coils of a line are done together, so that its change is read once.
 struct ChangedLines {
-  static constexpr int kLanes[] = {0, 0, 1024};
+  static constexpr int kLanes[] = {0, 16, 1024};
   static constexpr bool kClones = true;
   const LineChange* changes;
   const cfloat* phases;
@@ -13,23 +14,25 @@ struct ChangedLines {
   std::int64_t coils, n;
   cfloat* to;
 
-  template <int kMost>
-  ECHOTRAIN_EACH void operator()(std::int64_t line, std::int64_t c, Lanes<kMost> x) const {
-    const std::int64_t set = changes[line].set, row = (line * coils + c) * n, last = n / 2 * 2;
+  template <int kCoils, int kMost>
+  ECHOTRAIN_EACH void operator()(std::int64_t line, Lanes<kCoils> c, Lanes<kMost> x) const {
+    const std::int64_t set = changes[line].set, row = (line * coils + c.first) * n, last = n / 2 * 2;
     const bool turned = changes[line].turned != 0;
     const Complex factor{changes[line].factor.real(), changes[line].factor.imag()};
-    const cfloat *const of_x = phases + (set * each + (each == 1 ? 0 : c)) * n + x.first, *const source = from + row;
-    cfloat* const target = to + row + x.first;
-    if (!turned) {
-      for (int l = 0; l < x.count; ++l) store(factor * load(of_x + l) * load(source + x.first + l), target + l);
-      return;
+    const cfloat *of_x = phases + (set * each + (each == 1 ? 0 : c.first)) * n + x.first, *source = from + row;
+    cfloat* target = to + row + x.first;
+    for (int i = 0; i < c.count; ++i, of_x += each == 1 ? 0 : n, source += n, target += n) {
+      if (!turned) {
+        for (int l = 0; l < x.count; ++l) store(factor * load(of_x + l) * load(source + x.first + l), target + l);
+        continue;
+      }
+      Complex values[kMost];
+      for (int l = 0; l < x.count; ++l) {
+        const std::int64_t opposite = last - x.first - l;
+        values[l] = load(source + (opposite < n ? opposite : 0));
+      }
+      for (int l = 0; l < x.count; ++l) store(factor * load(of_x + l) * values[l], target + l);
     }
-    Complex values[kMost];
-    for (int l = 0; l < x.count; ++l) {
-      const std::int64_t opposite = last - x.first - l;
-      values[l] = load(source + (opposite < n ? opposite : 0));
-    }
-    for (int l = 0; l < x.count; ++l) store(factor * load(of_x + l) * values[l], target + l);
   }
 };
 ECHOTRAIN_MAP(ChangedLines, 3)
