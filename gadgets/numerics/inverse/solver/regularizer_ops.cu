@@ -50,12 +50,9 @@ struct AddedStencil {
     for_edges(s, z, row, lanes, voxel,
               [&](std::int64_t step, const float* w, float of_axis, int first, int last) ECHOTRAIN_INLINE_LAMBDA {
                 const float all = scale * of_axis;
-                if (w == nullptr) {
-                  for (int l = first; l < last; ++l) sums[l] = sums[l] + all * (load(from + l) - load(from + l + step));
-                } else {
-                  for (int l = first; l < last; ++l)
-                    sums[l] = sums[l] + all * (w[l] * w[l]) * (load(from + l) - load(from + l + step));
-                }
+                for (int l = first; l < last; ++l)
+                  sums[l] =
+                      sums[l] + (w == nullptr ? all : all * (w[l] * w[l])) * (load(from + l) - load(from + l + step));
               });
     for (int l = 0; l < lanes.count; ++l) store(sums[l], to + l);
   }
