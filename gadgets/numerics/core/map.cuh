@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -123,13 +124,43 @@ static ECHOTRAIN_TEMPLATE_CLONES void call_clone_for(const Work<F, N>& w, std::i
   call_for<F, N>(w, begin, end);
 }
 
+/// Divides 0 <= n < 2^31 by d, 1 <= d < 2^31, with a product and a shift, as GPUs have no divider. Source: Granlund &
+/// Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+struct Divisor {
+  std::uint64_t factor = 0;  ///< ceil(2^shift / d) < 2^32
+  int shift = 0;             ///< 31 + ceil(log2 d)
+
+  Divisor() = default;
+  explicit Divisor(std::uint64_t d) : shift(31 + static_cast<int>(std::bit_width(d - 1))) {
+    factor = ((std::uint64_t{1} << shift) + d - 1) / d;
+  }
+  ECHOTRAIN_EACH std::int64_t operator()(std::int64_t n) const {
+    return static_cast<std::int64_t>(static_cast<std::uint32_t>(n) * factor >> shift);
+  }
+};
+
+/// Divisors by the blocks of all axes but the first, if `count` blocks are few enough for them.
+template <std::size_t N>
+struct Divisors {
+  bool fit = false;
+  Divisor by[N];
+  Divisors(const MapExtents<N>& blocks, std::int64_t count) : fit(count <= INT32_MAX) {
+    for (std::size_t a = 1; fit && a < N; ++a) by[a] = Divisor(static_cast<std::uint64_t>(blocks.of[a]));
+  }
+};
+
 #ifdef __CUDACC__
 template <class F, std::size_t N>
-__global__ void map_kernel(const Work<F, N> w, std::int64_t count) {
+__global__ void map_kernel(const Work<F, N> w, const Divisors<N> divisors, std::int64_t count) {
+#pragma unroll 1  // threads mostly have one element
   ECHOTRAIN_GRID_STRIDE(i, count) {
     MapExtents<N> at;
-    at.of[N - 1] = N > 1 ? i % w.blocks.of[N - 1] : i;
-    find_row(w.blocks, i / w.blocks.of[N - 1], at);
+    at.of[0] = i;
+    for (std::size_t a = N; a-- > 1;) {
+      const std::int64_t all = at.of[0], rows = divisors.fit ? divisors.by[a](all) : all / w.blocks.of[a];
+      at.of[a] = all - rows * w.blocks.of[a];
+      at.of[0] = rows;
+    }
     call<true>(w.f, w.extents, at, std::make_index_sequence<N>());
   }
 }
@@ -156,13 +187,14 @@ std::int64_t product(const MapExtents<N>& extents) {
 // Makes a functor for an array of N axes known to both compilers. It stands in namespace echotrain::numerics, as does
 // the functor, whose name no other source has.
 #ifdef __CUDACC__
-#define ECHOTRAIN_MAP(F, N)                                                                       \
-  template <>                                                                                     \
-  void cuda::launch_map<F, N>(Context & context, const F& f, const MapExtents<N>& extents) {      \
-    const auto work = map_details::work_of<true>(f, extents);                                     \
-    const std::int64_t count = map_details::product(work.blocks);                                 \
-    map_details::map_kernel<<<blocks_for(count), kThreads, 0, stream_of(context)>>>(work, count); \
-    check_launch(#F);                                                                             \
+#define ECHOTRAIN_MAP(F, N)                                                                                 \
+  template <>                                                                                               \
+  void cuda::launch_map<F, N>(Context & context, const F& f, const MapExtents<N>& extents) {                \
+    const auto work = map_details::work_of<true>(f, extents);                                               \
+    const std::int64_t count = map_details::product(work.blocks);                                           \
+    const map_details::Divisors<N> divisors(work.blocks, count);                                            \
+    map_details::map_kernel<<<blocks_for(count), kThreads, 0, stream_of(context)>>>(work, divisors, count); \
+    check_launch(#F);                                                                                       \
   }
 #else
 #define ECHOTRAIN_MAP(F, N) \

@@ -38,6 +38,18 @@ struct CountedBlocks {
 };
 ECHOTRAIN_MAP(CountedBlocks, 3)
 
+/// Counts the calls for the last element of [z, y, x], and those for elements outside.
+struct CountedCorner {
+  std::int64_t nz, ny, nx;
+  std::int32_t* counts;
+  ECHOTRAIN_EACH void operator()(std::int64_t z, std::int64_t y, std::int64_t x) const {
+    const bool inside = z >= 0 && z < nz && y >= 0 && y < ny && x >= 0 && x < nx;
+    if (z == nz - 1 && y == ny - 1 && x == nx - 1) ++counts[0];
+    if (!inside) ++counts[1];
+  }
+};
+ECHOTRAIN_MAP(CountedCorner, 3)
+
 struct Halved {
   cfloat* values;
   ECHOTRAIN_EACH void operator()(std::int64_t i) const { store(0.5f * load(values + i) * Complex{0, 1}, values + i); }
@@ -48,6 +60,7 @@ ECHOTRAIN_MAP(Halved, 1)
 
 #ifndef __CUDACC__
 
+#include <random>
 #include <stop_token>
 
 #include "tests/support/backends.h"
@@ -84,6 +97,35 @@ TYPED_TEST(MapTest, EachElementOnce) {
 TYPED_TEST(MapTest, AnArrayWithoutElementsIsLeft) {
   numerics::map(this->context(), {0}, numerics::Halved{nullptr});
   numerics::map(this->context(), {3, 0, 2}, numerics::CountedLanes{0, 2, nullptr});
+}
+
+TYPED_TEST(MapTest, UpTo31BitsAndMore) {
+  // A GPU finds an element's indices by products where its number has 31 bits: [3, 5, 143165576] is the last such one.
+  const bool all = this->context().cuda() && fewer(true, false);
+  for (const std::int64_t n : {std::int64_t{1031}, std::int64_t{143165576}, std::int64_t{143165577}}) {
+    if (n > 1031 && !all) continue;
+    auto counts = this->context().template zeros<std::int32_t>({2});
+    numerics::map(this->context(), {3, 5, n}, numerics::CountedCorner{3, 5, n, counts.data()});
+    EXPECT_EQ(this->download(counts), (std::vector<std::int32_t>{1, 0})) << n;
+  }
+}
+
+TEST(MapDivisor, DividesAsTheMachineDoes) {
+  constexpr std::int64_t kMost = INT32_MAX;
+  std::mt19937 random(3);
+  std::vector<std::int64_t> divisors{1, 2, 3, 7, 641, 65535, 65536, 65537, kMost / 2, 1 << 30, (1 << 30) + 1, kMost};
+  std::uniform_int_distribution<std::int64_t> any(1, kMost);
+  for (int i = 0; i < 200; ++i) divisors.push_back(any(random) >> (i % 31) | 1);
+  for (const std::int64_t d : divisors) {
+    const numerics::map_details::Divisor by(static_cast<std::uint64_t>(d));
+    std::vector<std::int64_t> numbers{0, 1, kMost};
+    for (int i = 0; i < 50; ++i) {
+      const std::int64_t multiple = any(random) / d * d;  // where quotients change
+      for (const std::int64_t n : {multiple - 1, multiple, multiple + 1, any(random)})
+        if (n >= 0 && n <= kMost) numbers.push_back(n);
+    }
+    for (const std::int64_t n : numbers) ASSERT_EQ(by(n), n / d) << n << " / " << d;
+  }
 }
 
 TYPED_TEST(MapTest, ComplexNumbers) {
