@@ -6,14 +6,16 @@
 
 namespace echotrain::numerics {
 
-/// A number exp(2 pi i cycles) in float64, as phases are tens of cycles.
+/// A number exp(2 pi i cycles), whose whole cycles are left out in float64, as phases are tens of cycles.
 struct Turn {
   double re, im;
   ECHOTRAIN_HOST_DEVICE static Turn of(double cycles) {
     const double part = cycles - floor(cycles);
     Turn turn;
 #ifdef __CUDA_ARCH__
-    sincospi(2 * part, &turn.im, &turn.re);
+    float re, im;  // as exact as the samples that they multiply
+    sincospif(2 * static_cast<float>(part), &im, &re);
+    turn.re = re, turn.im = im;
 #else
     turn.re = std::cos(2 * std::numbers::pi * part);
     turn.im = std::sin(2 * std::numbers::pi * part);
