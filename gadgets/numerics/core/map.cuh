@@ -57,6 +57,10 @@ void launch_map(Context& context, const F& f, const MapExtents<N>& extents);
 
 namespace map_details {
 
+/// True after ECHOTRAIN_MAP(F, N).
+template <class F, std::size_t N>
+constexpr bool kKnown = false;
+
 /// The most lanes of a call along axis A; 0: the functor takes an index there.
 template <class F, std::size_t A, bool kDevice>
 constexpr int lanes_of() {
@@ -197,8 +201,10 @@ std::int64_t product(const MapExtents<N>& extents) {
     check_launch(#F);                                                                                       \
   }
 #else
-#define ECHOTRAIN_MAP(F, N) \
-  template <>               \
+#define ECHOTRAIN_MAP(F, N)                        \
+  template <>                                      \
+  constexpr bool map_details::kKnown<F, N> = true; \
+  template <>                                      \
   void cuda::launch_map<F, N>(Context & context, const F& f, const MapExtents<N>& extents);
 #endif
 
@@ -216,6 +222,7 @@ std::int64_t product(const MapExtents<N>& extents) {
 template <class F, std::size_t N>
 void map(Context& context, const std::int64_t (&extents)[N], const F& f, std::int64_t grain = kMapGrain) {
   using namespace map_details;
+  static_assert(kKnown<F, N>, "write ECHOTRAIN_MAP(FUNCTOR, AXES) below the functor, with as many axes as map() gets");
   context.check_stop();
   MapExtents<N> n;
   std::copy_n(extents, N, n.of);
