@@ -210,7 +210,8 @@ def check_folders(files, readme_of):
             continue
         text = readme_of(folder)
         if text is None:
-            found.append(f"{folder}: no README.md; write what lives there, what flows in and out, and where to start")
+            found.append(f"{folder}: no README.md, which a folder of more than {MOST_WITHOUT_README} files needs; write what lives "
+                         "there, what flows in and out, and where to start")
         elif not README_LINES[0] <= text.count("\n") <= README_LINES[1]:
             told.append(f"{folder}/README.md: {text.count(chr(10))} lines; {README_LINES[0]} to {README_LINES[1]} are read")
     return found, told
