@@ -130,13 +130,15 @@ int print_openrecon_label(const std::vector<std::string>& names, const config::P
 
 int explain(const std::string& name, const config::ServerOptions& options, const Registry& registry) {
   if (name == config::kBranch) return print(explain_branches());
+  if (fs::path(name).extension() == ".yaml" || name.find('/') != std::string::npos)
+    return print(explain_pipeline(config::read_pipeline_file(name), registry));
   const std::vector<std::string> names = registry.names();
   if (registry.find(name) == nullptr) {
     const config::PipelineLibrary library = load_library(options);
     if (const config::PipelineSpec* spec = library.find(name)) return print(explain_pipeline(*spec, registry));
     const std::string near = config::nearest(name, names);
-    fmt::print(stderr, "no gadget or pipeline is called '{}'{} --list shows all\n", name,
-               near.empty() ? "." : fmt::format("; did you mean '{}'?", near));
+    fmt::print(stderr, "no gadget or pipeline is called '{}'{} --list shows all; a pipeline's file ends in .yaml\n",
+               name, near.empty() ? "." : fmt::format("; did you mean '{}'?", near));
     return kFailed;
   }
   fmt::print("{}\n", registry.explain(name));
@@ -217,8 +219,10 @@ config::OptionTable<Request> request_table() {
   return config::OptionTable<R>()
       .path("options", &R::options_file, "FILE.yaml", "YAML file of the options below; the command line overrides it")
       .path("check", &R::check_file, "FILE.yaml", "check a pipeline file, print its chain and exit")
-      .path("explain", &R::explain, "GADGET",
-            "print what a gadget (or a pipeline) does and its parameters, and exit; without a name: all of them")
+      .path(
+          "explain", &R::explain, "GADGET",
+          "print what a gadget (or a pipeline, or one's FILE.yaml) does and its parameters, and exit; without a name: "
+          "all of them")
       .alone("")
       .flag("markdown", &R::markdown, "with --explain: all gadgets, as docs/gadgets.md has them")
       .flag("stdio", &R::stdio, "serve one measurement from standard input to standard output, and exit")

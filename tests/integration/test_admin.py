@@ -374,6 +374,16 @@ def test_explain_without_a_name_explains_everything():
     assert "did you mean 'gridding'?" in unknown.stderr
 
 
+def test_explain_takes_a_file(tmp_path):
+    file = SHIPPED / "radial_2d.yaml"
+    assert ask("--explain", str(file)).stdout == ask("--explain", "radial_2d").stdout != ""
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(file.read_text().replace("gridding", "griding"))
+    for named, says in ((wrong, "did you mean 'gridding'?"), (tmp_path / "none.yaml", "none.yaml")):
+        result = ask("--explain", str(named))
+        assert result.returncode != 0 and str(named) in result.stderr and says in result.stderr, result.stderr
+
+
 def test_the_page_of_gadgets_is_what_the_server_writes():
     assert ask("--explain", "--markdown").stdout == (SOURCE / "docs" / "gadgets.md").read_text()
 
