@@ -116,31 +116,43 @@ void read_equipment(const pugi::xml_node& root, Study& study) {
 
 }  // namespace
 
-Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise, std::string_view occasion,
-                 std::string_view owner) {
-  Study study;
+StudyFacts read_study_facts(std::string_view header_xml) {
+  StudyFacts facts;
   pugi::xml_document document;
   const bool parsed = static_cast<bool>(document.load_buffer(header_xml.data(), header_xml.size()));
   const pugi::xml_node root = parsed ? child(document, "ismrmrdHeader") : pugi::xml_node();
-  if (root) {
-    const pugi::xml_node measurement = child(root, "measurementInformation");
-    study.key = std::string(value(measurement, "measurementID")) + '\n' + std::string(header_xml);
-    read_measurement(root, study);
-    read_equipment(root, study);
-    if (patient) read_patient(root, study);
-  } else {
-    study.key = otherwise;
+  if (!root) return facts;
+  read_measurement(root, facts.study);
+  read_equipment(root, facts.study);
+  read_patient(root, facts.study);
+  const pugi::xml_node measurement = child(root, "measurementInformation");
+  const std::string_view id = value(measurement, "measurementID");
+  const std::string_view study = value(child(root, "studyInformation"), "studyInstanceUID");
+  const std::string_view frame = value(measurement, "frameOfReferenceUID");
+  facts.has_measurement = !id.empty();
+  facts.digest = uid_of(std::string(id) + '\n' + std::string(header_xml));
+  if (!study.empty()) facts.study_uid = uid_of("study\n" + std::string(study));
+  if (!frame.empty()) facts.frame_uid = uid_of("frame\n" + std::string(frame));
+  return facts;
+}
+
+Study make_study(const StudyFacts& facts, bool patient, std::string_view otherwise, std::string_view occasion,
+                 std::string_view owner) {
+  Study study = facts.study;
+  if (!patient) {
+    for (std::string* const text :
+         {&study.study_uid, &study.frame_uid, &study.id, &study.accession_number, &study.referring_physician,
+          &study.patient_name, &study.patient_id, &study.birth_date, &study.sex, &study.weight_kg, &study.height_m})
+      text->clear();
   }
+  study.key = facts.digest.empty() ? otherwise : facts.digest;
   // Measurements of one examination share the study, where the header names it.
-  const std::string_view named = value(child(root, "studyInformation"), "studyInstanceUID");
-  const std::string_view measurement_id = value(child(root, "measurementInformation"), "measurementID");
-  const std::string_view apart = named.empty() || measurement_id.empty() ? occasion : owner;
+  const std::string_view apart = facts.study_uid.empty() || !facts.has_measurement ? occasion : owner;
   if (!apart.empty()) study.key += '\n' + std::string(apart);
-  if (study.study_uid.empty()) study.study_uid = uid_of("study\n" + (named.empty() ? study.key : std::string(named)));
-  if (study.frame_uid.empty()) {
-    const std::string_view frame = value(child(root, "measurementInformation"), "frameOfReferenceUID");
-    study.frame_uid = uid_of("frame\n" + (frame.empty() ? study.study_uid : std::string(frame)));
-  }
+  if (study.study_uid.empty())
+    study.study_uid = facts.study_uid.empty() ? uid_of("study\n" + study.key) : facts.study_uid;
+  if (study.frame_uid.empty())
+    study.frame_uid = facts.frame_uid.empty() ? uid_of("frame\n" + study.study_uid) : facts.frame_uid;
   return study;
 }
 

@@ -24,12 +24,28 @@ struct Study {
   bool is_3d = false;  ///< the encoded space has several planes
 };
 
-/// Reads an ISMRMRD header; one that is empty or no XML (FIRE's "Dummy XML header") says nothing. With `patient`,
-/// patient's fields, accession number, referring physician, study ID and the header's own studyInstanceUID and
-/// frameOfReferenceUID are kept; without, nothing of these, and UIDs are digests. The key is the measurementID and the
-/// header's text, or `otherwise` where there is no header; and what tells scans of equal headers apart: the `owner`
-/// where the header has a measurementID and a studyInstanceUID, otherwise the `occasion`.
-Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise, std::string_view occasion = "",
+/// The facts of a header of which studies are made. Their texts are short, however long the header is.
+struct StudyFacts {
+  Study study;                   ///< with patient's fields; without the key, and without UIDs that the header lacks
+  std::string digest;            ///< of measurementID and the header's text; empty: there is no header
+  std::string study_uid;         ///< a digest of the header's studyInstanceUID; empty: it has none
+  std::string frame_uid;         ///< a digest of its frameOfReferenceUID, likewise
+  bool has_measurement = false;  ///< it has a measurementID
+};
+
+/// Reads an ISMRMRD header; one that is empty or no XML (FIRE's "Dummy XML header") says nothing.
+StudyFacts read_study_facts(std::string_view header_xml);
+
+/// Makes the study of a scan. With `patient`, patient's fields, accession number, referring physician, study ID and the
+/// header's own studyInstanceUID and frameOfReferenceUID are kept; without, nothing of these, and UIDs are digests. The
+/// key is the header's digest, or `otherwise` where there is no header; and what tells scans of equal headers apart:
+/// the `owner` where the header has a measurementID and a studyInstanceUID, otherwise the `occasion`.
+Study make_study(const StudyFacts& facts, bool patient, std::string_view otherwise, std::string_view occasion = "",
                  std::string_view owner = "");
+
+/// Reads a header and makes the study, for those who need one only.
+inline Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise) {
+  return make_study(read_study_facts(header_xml), patient, otherwise);
+}
 
 }  // namespace echotrain::protocol::dicom

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "protocol/data/header.h"
 #include "protocol/data/messages.h"
 #include "server/base/clock.h"
 #include "server/base/log.h"
+#include "server/base/scan_header.h"
 
 namespace echotrain::server {
 
@@ -34,7 +34,7 @@ class ImageSinks {
   /// Returns the sink for a scan whose pipeline, of this text, names `peers`; null where its images go to no sink. No
   /// other scan has this `occasion`. The object must outlive the sink.
   virtual std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
-                                          const protocol::Header& header, const std::string& pipeline_text,
+                                          const ScanHeader& header, const std::string& pipeline_text,
                                           const std::string& occasion, const ImageOwner& owner) = 0;
   /// Saves the waiting images, as many as that can be until a time. Returns false when that leaves a thread behind: the
   /// process should end without waiting for it.

@@ -150,7 +150,7 @@ bool DicomOutput::finish(Clock::time_point until) {
 }
 
 std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::vector<std::string>& peers,
-                                             const protocol::Header& header, const std::string& pipeline_text,
+                                             const ScanHeader& header, const std::string& pipeline_text,
                                              const std::string& occasion, const ImageOwner& owner) {
   std::vector<std::string> all = options_.send_to;
   for (const std::string& peer : peers)
@@ -167,7 +167,7 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
   if (!client.empty()) scan->owner_ = spool_->owner(client);
   std::string whose = owner.data;
   if (whose.empty() && !owner.identity.empty()) whose = spool_->owner(owner.identity);
-  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml, occasion, whose);
+  scan->study_ = protocol::dicom::make_study(header.study, options_.patient, header.xml, occasion, whose);
   scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
   if (!header.encodings.empty()) scan->encodings_ = {header.encodings.front()};  // instance_number() looks at no other
   scan->share_.set(scan->own_bytes());

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "config/server_options.h"
-#include "protocol/data/header.h"
 #include "protocol/data/messages.h"
 #include "protocol/dicom/enhanced_file.h"
 #include "protocol/dicom/study.h"
@@ -24,6 +23,7 @@
 #include "server/base/image_sink.h"
 #include "server/base/log.h"
 #include "server/base/queue_memory.h"
+#include "server/base/scan_header.h"
 #include "server/dicom/conversion_queue.h"
 #include "server/dicom/link.h"
 #include "server/dicom/sender.h"
@@ -105,13 +105,13 @@ class DicomOutput final : public ImageSinks {
 
   /// Returns the way out for a scan whose pipeline names `peers`, besides those that get every scan's images; null
   /// where no peer gets any. The text of the pipeline tells reconstructions apart; the occasion, and whose data they
-  /// are, tell scans of equal headers apart (read_study()); without `owner.data`, they are the identity's. Each client
+  /// are, tell scans of equal headers apart (make_study()); without `owner.data`, they are the identity's. Each client
   /// has its part of the spool. This must outlive it.
   std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
-                                  const protocol::Header& header, const std::string& pipeline_text,
+                                  const ScanHeader& header, const std::string& pipeline_text,
                                   const std::string& occasion, const ImageOwner& owner = {});
   std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
-                                  const protocol::Header& header, const std::string& pipeline_text,
+                                  const ScanHeader& header, const std::string& pipeline_text,
                                   const std::string& occasion, const ImageOwner& owner) override {
     return scan(log, peers, header, pipeline_text, occasion, owner);
   }

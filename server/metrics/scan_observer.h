@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "config/pipeline_spec.h"
-#include "protocol/data/header.h"
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
+#include "server/base/scan_header.h"
 #include "server/metrics/latency.h"
 
 namespace echotrain {
@@ -28,7 +28,7 @@ class ScanObserver {
  public:
   virtual ~ScanObserver() = default;
   /// A scan begins, with an `occasion` that no other scan has. A session may begin another one.
-  virtual void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
+  virtual void begin(std::string_view pipeline, const ScanHeader& header, config::TrajectoryUnit unit,
                      std::string_view occasion) = 0;
   /// Gives what runs the scan, on the scan's thread, before the pipeline starts. Both last until the scan has ended,
   /// and so must this.

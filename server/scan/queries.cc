@@ -20,7 +20,7 @@ namespace {
 template <class Store>
 auto record_of(const std::string& measurement_id, numerics::Resources& resources, const QueryClient& asker) {
   Store& store = resources.get<Store>();
-  return asker.device ? store.find({asker.owner, *asker.device, measurement_id})
+  return asker.device ? store.find({asker.owner, std::string(*asker.device), measurement_id})
                       : store.find_of_any_device(asker.owner, measurement_id);
 }
 

@@ -15,8 +15,10 @@ namespace echotrain::server {
 /// The client that asks. Answers about noise and reference lines go to the client that left them only; to others they
 /// are unknown.
 struct QueryClient {
-  std::string owner;                  ///< the client's identity
-  std::optional<std::string> device;  ///< of its header; nothing before that has come: any device, if it is one
+  std::string owner;  ///< the client's identity
+  /// Names the device of its header, perhaps at length; nothing before that has come: any device, if it is one. The
+  /// text must outlive the answer.
+  std::optional<std::string_view> device;
   /// Is told of so many bytes before a long answer is made of them; may throw numerics::OverBudget.
   std::function<void(std::uint64_t)> pay = nullptr;
 };

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "gadgets/engine/pipeline.h"
-#include "protocol/data/header.h"
+#include "server/base/scan_header.h"
 #include "server/metrics/scan_observer.h"
 
 namespace echotrain::server {
@@ -13,7 +13,7 @@ namespace echotrain::server {
 /// A pipeline and the measurement that it is to reconstruct.
 struct ScanRequest {
   std::shared_ptr<const PipelinePlan> plan;
-  protocol::Header header;
+  std::shared_ptr<const ScanHeader> header;
   std::string set_by_host;  ///< "strength=2, search=3": parameters for the images' meta attributes; may be empty
   std::string host_json;    ///< for steps that take what the host has sent; empty: nothing was sent
   std::string occasion{};   ///< a name that no other scan has (SessionCapture::name())

@@ -89,7 +89,6 @@ Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions
       dicom_(std::move(dicom)),
       wake_(std::move(wake)),
       inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, std::move(queues)),
-      check_(request_.header),
       thread_([this] { run(); }) {}
 
 Worker::~Worker() {
@@ -179,6 +178,7 @@ void Worker::check_heap() {
 
 void Worker::work() {
   meter_->set_backend(numerics::to_string(place_.backend));
+  check_.emplace(*request_.header);
   const bool on_device = place_.backend == numerics::Backend::cuda;
   numerics::ContextOptions context_options;
   context_options.device = place_.device;
@@ -241,7 +241,7 @@ void Worker::work() {
   try {
     in_turn([&] {
       const Computing counted(place_.load.get());
-      pipeline.start(request_.header);
+      pipeline.start(*request_.header);
       check_heap();
     });
     // The core is taken only now: threads that a pipeline starts may use all cores.
@@ -314,7 +314,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
       }
       expanded += expand(batch[i]);
     }
-    if (const auto reason = check_.check(batch[i])) {
+    if (const auto reason = check_->check(batch[i])) {
       note_skip(*reason);
       continue;
     }

@@ -135,7 +135,7 @@ class Worker {
   const std::function<void()> wake_;
   const std::shared_ptr<numerics::Progress> progress_ = std::make_shared<numerics::Progress>();
   Inbox inbox_;
-  protocol::AcquisitionCheck check_;
+  std::optional<protocol::AcquisitionCheck> check_;  // of the thread
   bool warned_version_ = false;
   bool warned_attributes_ = false;
   std::atomic<bool> warned_dicom_ = false;

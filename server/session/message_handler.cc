@@ -29,7 +29,7 @@ constexpr std::size_t kCostOfConfig = 4;        // a byte of YAML
 constexpr std::size_t kBehind = 1 << 20;        // that a scan has not done; it is then the slower one of the two
 constexpr std::chrono::seconds kForAnother{2};  // answer that has not been read
 constexpr std::size_t kUnread = 64 << 10;       // of answers, beyond which a question waits
-constexpr std::size_t kCopiesOfHeader = 6;      // received; in the state machine, the scan's request and the scan
+constexpr std::size_t kCopiesOfHeader = 6;      // received; in the ScanHeader; of the scan and its gadgets
 
 bool may_be_secret(const std::string& text) {
   constexpr std::string_view kWord = "token";
@@ -260,8 +260,8 @@ asio::awaitable<std::optional<SessionAction>> MessageHandler::step_of(const prot
   if (const auto* text = std::get_if<protocol::HeaderText>(&message)) {
     header_memory_.set(kCopiesOfHeader * text->xml.size());
     if (text->xml.size() > kReadAtOnce && state_machine_.expects_header()) {
-      std::optional<protocol::Result<protocol::Header>> parsed;
-      const std::function<void()> work = [&] { parsed = protocol::parse_header(text->xml, environment.limits); };
+      std::optional<protocol::Result<std::shared_ptr<const ScanHeader>>> parsed;
+      const std::function<void()> work = [&] { parsed = read_scan_header(text->xml, environment.limits); };
       const bool read = co_await offload(work, text->xml.size() <= kShort);
       co_return read ? std::optional(state_machine_.take(*std::move(parsed))) : std::nullopt;
     }

@@ -5,7 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "protocol/data/scanner_device.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::server {
@@ -147,7 +146,9 @@ std::optional<Error> ProtocolStateMachine::refusal_of(std::uint16_t id) const {
   return std::nullopt;
 }
 
-QueryClient ProtocolStateMachine::asker() const { return {identity_.text, device_}; }
+QueryClient ProtocolStateMachine::asker() const {
+  return {identity_.text, header_ ? std::optional<std::string_view>(header_->device) : std::nullopt};
+}
 
 void ProtocolStateMachine::set_client(Client client) {
   client_ = std::move(client);
@@ -200,7 +201,7 @@ SessionAction ProtocolStateMachine::on_header(const std::string& xml) {
                  "a header came before any config; name a pipeline first, or start the server with --default-pipeline");
   if (const Result<PipelineCatalogue::Choice> usable = choice(); !usable)
     return fatal(usable.error().code, usable.error().message);
-  return take(protocol::parse_header(xml, limits_));
+  return take(read_scan_header(xml, limits_));
 }
 
 Result<PipelineCatalogue::Choice> ProtocolStateMachine::choice() const {
@@ -213,10 +214,9 @@ bool ProtocolStateMachine::expects_header() const {
   return !header_ && (choice_ ? static_cast<bool>(*choice_) : !client_.needs_token && catalogue_.has_default());
 }
 
-SessionAction ProtocolStateMachine::take(Result<protocol::Header> header) {
+SessionAction ProtocolStateMachine::take(Result<std::shared_ptr<const ScanHeader>> header) {
   if (!header) return fatal(header.error().code, header.error().message);
   header_ = *std::move(header);
-  device_ = protocol::device_of(header_->xml);
   state_ = State::data;
   SessionAction step = start(*choice());
   step.warning = joined(std::exchange(warning_, ""), "; ", step.warning);
@@ -230,7 +230,7 @@ SessionAction ProtocolStateMachine::start(PipelineCatalogue::Choice choice) {
                              "reconstructs readouts; such a header suits only pipelines from image to image",
                              choice.plan->spec().name));
   SessionAction step;
-  step.start = ScanRequest{choice.plan, *header_,       choice.set_by_host, choice.used.json,
+  step.start = ScanRequest{choice.plan, header_,        choice.set_by_host, choice.used.json,
                            "",          identity_.text, identity_.part,     catalogue_.trusts(choice.plan, granted_)};
   choice_ = std::move(choice);
   return step;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "protocol/data/limits.h"
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
+#include "server/base/scan_header.h"
 #include "server/net/identity.h"
 #include "server/net/tokens.h"
 #include "server/scan/pipeline_catalogue.h"
@@ -71,8 +73,9 @@ class ProtocolStateMachine {
   SessionAction take(const Config& config);
   /// True if a header may come now and is of use.
   bool expects_header() const;
-  /// Does the work of handle() for a header that was parsed on another thread. Precondition: expects_header().
-  SessionAction take(protocol::Result<protocol::Header> header);
+  /// Does the work of handle() for a header that read_scan_header() has read on another thread. Precondition:
+  /// expects_header().
+  SessionAction take(protocol::Result<std::shared_ptr<const ScanHeader>> header);
 
   enum class State { config, header, data, flush };
   State state() const { return state_; }
@@ -125,8 +128,7 @@ class ProtocolStateMachine {
   State state_ = State::config;
   std::optional<protocol::Result<PipelineCatalogue::Choice>> choice_;
   std::string warning_;  // about the config; for the client, once its header has come
-  std::optional<protocol::Header> header_;
-  std::optional<std::string> device_;  // of that header
+  std::shared_ptr<const ScanHeader> header_;
   bool config_came_ = false;
   bool text_came_ = false;  // after the header
   bool data_came_ = false;

@@ -55,8 +55,8 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
 ScanAdmission::Needs ScanRunner::needs(const ScanRequest& request, numerics::Backend backend) const {
   const config::ServerOptions& options = connection_.options;
   const std::uint64_t wanted =
-      memory_estimate(request.header, *request.plan, backend) + step_memory(request.header, *request.plan, options);
-  const std::uint64_t on_device = memory_estimate(request.header, *request.plan, numerics::Backend::cpu);
+      memory_estimate(*request.header, *request.plan, backend) + step_memory(*request.header, *request.plan, options);
+  const std::uint64_t on_device = memory_estimate(*request.header, *request.plan, numerics::Backend::cpu);
   return {backend, std::min(wanted, session_memory(options, *connection_.environment.memory)),
           std::min(on_device, device_memory(options)), wanted};
 }
@@ -96,7 +96,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
   if (environment.sinks && request.trusted)
-    dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text, request.occasion,
+    dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, *request.header, spec.text, request.occasion,
                                     {request.owner, request.client, capture_owner(request.occasion)});
   else if (!options.dicom.send_to.empty())
     connection_.outbox->text(protocol::Level::warning,
@@ -105,7 +105,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
                                          kHowToTrust));
   if (connection_.observer) {
     request.observer = connection_.observer;
-    connection_.observer->begin(spec.name, request.header, spec.trajectory_unit, request.occasion);
+    connection_.observer->begin(spec.name, *request.header, spec.trajectory_unit, request.occasion);
   }
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,

@@ -119,7 +119,7 @@ class SessionScan {
   void start(server::ScanRequest request) {
     flush();
     worker_.reset();
-    const std::uint64_t estimate = server::memory_estimate(request.header, *request.plan, numerics::Backend::cpu);
+    const std::uint64_t estimate = server::memory_estimate(*request.header, *request.plan, numerics::Backend::cpu);
     status_->account->reserve(0);
     if (!status_->account->reserve(std::min(estimate, setting_.budget->bound() / 2)))
       return fail({"busy", "the memory that this scan needs is not free"});

@@ -65,11 +65,9 @@ LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<
       subject_(subject),
       diagnosis_(std::move(why)) {}
 
-void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
+void LiveScan::begin(std::string_view pipeline, const ScanHeader& header, config::TrajectoryUnit unit,
                      std::string_view occasion) {
-  protocol::dicom::Study study = protocol::dicom::read_study(header.xml, subject_, "", occasion);
-  // The key has all of the header, and the header may be long.
-  study.key = protocol::dicom::uid_of(study.key);
+  protocol::dicom::Study study = protocol::dicom::make_study(header.study, subject_, "", occasion);
   for (std::vector<double>* times : {&study.tr_ms, &study.te_ms, &study.ti_ms, &study.flip_deg}) {
     times->resize(std::min(times->size(), kMostTimes));
     times->shrink_to_fit();

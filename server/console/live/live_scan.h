@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "config/pipeline_spec.h"
-#include "protocol/data/header.h"
 #include "protocol/data/result.h"
 #include "protocol/dicom/study.h"
+#include "server/base/scan_header.h"
 #include "server/console/live/kspace_picture.h"
 #include "server/console/live/recent_images.h"
 #include "server/console/live/recent_latency.h"
@@ -45,7 +45,7 @@ class LiveScan final : public ScanObserver {
   const std::shared_ptr<ScanDiagnosis>& diagnosis() const { return diagnosis_; }
 
   /// A scan begins. A session that begins another one shows that one.
-  void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit,
+  void begin(std::string_view pipeline, const ScanHeader& header, config::TrajectoryUnit unit,
              std::string_view occasion) override;
   void watch(Pipeline& pipeline, numerics::Context& compute) override;
   void readouts(const std::vector<protocol::Acquisition>& batch) override;

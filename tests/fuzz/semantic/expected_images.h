@@ -115,10 +115,10 @@ inline void require_honest_pixels(const protocol::Image& image) {
 /// Images of the client's own, those made of them, and those of pipelines with branches are not looked at.
 inline void require_expected(const server::ScanRequest& scan, const protocol::Image& image) {
   if (scan.plan->takes_images() || !scan.plan->chain().branches.empty()) return;
-  const std::uint32_t encodings = static_cast<std::uint32_t>(scan.header.encodings.size());
+  const std::uint32_t encodings = static_cast<std::uint32_t>(scan.header->encodings.size());
   const std::uint32_t series = image.head.image_series_index;
   require(series >= 1 && series <= 2 * encodings, "an image of a series that no encoding has");
-  const ExpectedImage expected(scan, scan.header.encodings[(series - 1) % encodings]);
+  const ExpectedImage expected(scan, scan.header->encodings[(series - 1) % encodings]);
   require(expected.may_be({image.head.matrix_size[0], image.head.matrix_size[1], image.head.matrix_size[2]}),
           "an image of a size that header and pipeline do not imply");
   require(expected.may_have(image.head.channels), "an image of as many channels as its pipeline does not make");

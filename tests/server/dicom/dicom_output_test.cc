@@ -43,6 +43,14 @@ struct Peers {
   }
 };
 
+ScanHeader header_with(const std::string& study, const std::string& measurement) {
+  ScanHeader header;
+  header.xml = "<ismrmrdHeader><studyInformation>" + study + "</studyInformation><measurementInformation>" +
+               measurement + "</measurementInformation></ismrmrdHeader>";
+  header.study = protocol::dicom::read_study_facts(header.xml);
+  return header;
+}
+
 protocol::CounterLimit up_to(std::uint16_t maximum) { return {0, maximum, 0}; }
 
 config::DicomOptions one_peer_and_a_small_spool(const SpoolFolder& folder) {
@@ -135,9 +143,7 @@ TEST(DicomOutput, ScansOfEqualHeadersAreDifferentSeries) {
     const SpoolFolder folder;
     const Peers peers;
     DicomOutput output(options_of(folder), std::make_shared<QueueMemory>(1 << 20), peers.links());
-    protocol::Header header;
-    header.xml = "<ismrmrdHeader><studyInformation>" + study + "</studyInformation><measurementInformation>" +
-                 measurement + "</measurementInformation></ismrmrdHeader>";
+    const ScanHeader header = header_with(study, measurement);
     for (const std::string& occasion : occasions)
       for (int image = 0; image < 2; ++image) {
         protocol::Image one = an_image();
@@ -169,10 +175,8 @@ TEST(DicomOutput, ClientsOfEqualHeadersHaveSeriesOfTheirOwn) {
   const SpoolFolder folder;
   const Peers peers;
   DicomOutput output(options_of(folder), std::make_shared<QueueMemory>(1 << 20), peers.links());
-  protocol::Header header;
-  header.xml =
-      "<ismrmrdHeader><studyInformation><studyInstanceUID>1.2.3</studyInstanceUID></studyInformation>"
-      "<measurementInformation><measurementID>7</measurementID></measurementInformation></ismrmrdHeader>";
+  const ScanHeader header =
+      header_with("<studyInstanceUID>1.2.3</studyInstanceUID>", "<measurementID>7</measurementID>");
   const auto send = [&](const std::string& identity, const std::string& owner) {
     EXPECT_EQ(output.scan(SessionLog(1), {"a"}, header, "pipeline", "", {identity, {}, owner})->add(an_image()), "");
   };
@@ -195,10 +199,8 @@ TEST(DicomOutput, ClientsOfOnePartHaveSeriesOfTheirOwnAndOnePartOfTheSpool) {
   const Peers peers;
   peers.a->hang();
   const config::DicomOptions options = one_peer_and_a_small_spool(folder);
-  protocol::Header header;
-  header.xml =
-      "<ismrmrdHeader><studyInformation><studyInstanceUID>1.2.3</studyInstanceUID></studyInformation>"
-      "<measurementInformation><measurementID>7</measurementID></measurementInformation></ismrmrdHeader>";
+  const ScanHeader header =
+      header_with("<studyInstanceUID>1.2.3</studyInstanceUID>", "<measurementID>7</measurementID>");
   {
     DicomOutput output(options, nullptr, peers.links());
     std::uint64_t written = 0, refused = 0;
