@@ -16,10 +16,14 @@
 #include <string>
 #include <thread>
 
+#include "gadgets/numerics/core/heap_account.h"
 #include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
 namespace {
+
+// Qhull takes these with malloc: 520 where it merges no facets, up to 620 where it does.
+constexpr std::size_t kBytesOfPoint = 640;
 
 using Triangles = std::vector<std::array<std::int32_t, 3>>;
 
@@ -162,6 +166,7 @@ double jitter(std::uint64_t index) {
 
 Triangles delaunay(const std::vector<PlanePoint>& points, std::stop_token stop) {
   const double area = hull_area(points, stop);
+  const HeapCharge paid(kBytesOfPoint * points.size());
   std::string problem;
   // Trajectories have many points on one circle, where rounding decides and Qhull has to merge facets. Moving each
   // point by far less than their distances avoids that and is faster; if it still fails, they are moved further.

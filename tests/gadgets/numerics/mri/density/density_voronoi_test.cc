@@ -3,16 +3,25 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <complex>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <new>
 #include <numbers>
 #include <numeric>
 #include <random>
+#include <thread>
 
+#include "gadgets/numerics/core/heap_account.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/mri/density/delaunay.h"
 #include "gadgets/numerics/mri/density/density.h"
+#include "tests/gadgets/heap.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -343,6 +352,48 @@ TEST(VoronoiDensity, DifficultPoints) {
   EXPECT_THROW(delaunay(bad), std::invalid_argument);
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+std::vector<PlanePoint> random_points(std::size_t count) {
+  std::mt19937 engine(4);
+  std::uniform_real_distribution<double> uniform(-0.7, 0.7);
+  std::vector<PlanePoint> points(count);
+  for (PlanePoint& p : points) p = {uniform(engine), uniform(engine)};
+  return points;
+}
+
+/// Qhull allocates with malloc: a client that chooses the points chooses how much.
+TEST(VoronoiDensity, PaysForWhatQhullTakes) {
+  if (!HeapAccount::counts()) GTEST_SKIP() << "a sanitizer's allocator does not tell";
+  const std::vector<PlanePoint> points = random_points(100'000);
+  HeapAccount heap(std::make_shared<MemoryAccount>(std::make_shared<MemoryBudget>(std::uint64_t{1} << 30)));
+  const std::uint64_t before = ::echotrain::testing::heap_bytes();
+  std::atomic<std::uint64_t> taken = 0, paid = 0;
+  std::jthread watch([&](const std::stop_token& over) {
+    while (!over.stop_requested()) {
+      taken = std::max<std::uint64_t>(taken, std::max(::echotrain::testing::heap_bytes(), before) - before);
+      paid = std::max<std::uint64_t>(paid, heap.bytes());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  {
+    const HeapScope scope(&heap);
+    EXPECT_GE(delaunay(points).size(), points.size());
+  }
+  watch.request_stop();
+  watch.join();
+  EXPECT_GT(taken, 300 * points.size()) << "it was seen at work";
+  EXPECT_GE(paid, taken);
+  EXPECT_EQ(heap.bytes(), 0);
+}
+
+TEST(VoronoiDensity, PointsForWhichTheBudgetHasNoMemoryAreRefused) {
+  if (!HeapAccount::counts()) GTEST_SKIP() << "a sanitizer's allocator does not tell";
+  const std::vector<PlanePoint> points = random_points(100'000);
+  HeapAccount heap(std::make_shared<MemoryAccount>(std::make_shared<MemoryBudget>(std::uint64_t{16} << 20)));
+  const HeapScope scope(&heap);
+  EXPECT_THROW(delaunay(points), std::bad_alloc);
+  EXPECT_TRUE(heap.refused());
 }
 
 TEST(VoronoiDensity, SameBitsInEveryRun) {
