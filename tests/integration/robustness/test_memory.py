@@ -267,6 +267,63 @@ def test_what_waits_for_slow_scans_is_within_the_budget(make_server):
     assert peak < (512 + SLACK) * MIB, peak / MIB
 
 
+# Frames that stay open until their last readout, each with what is known of its readouts.
+OPEN_FRAMES = """echotrain: 1
+name: open_frames
+description: many frames that are open at a time
+frame: {until: last_in_slice}
+trajectory_unit: cycles_per_pixel
+pipeline:
+  - density_compensation: {method: ramp, normalize: area}
+  - gridding: {kernel_width: 3, oversampling: 1.5}
+  - fft: {direction: inverse}
+  - deapodization
+  - coil_combine: {method: rss}
+  - image: {component: magnitude, type: float}
+"""
+
+
+def of_slices(readout, slices):
+    """The bytes of a readout of each slice."""
+    counters, at = wire.ACQUISITION_HEAD.fields["idx"]
+    at += 2 + counters.fields["slice"][1]
+    all_of_them = np.tile(np.frombuffer(readout, np.uint8), (len(slices), 1))
+    all_of_them[:, at : at + 2] = np.asarray(slices, "<u2")[:, None].view(np.uint8)
+    return all_of_them.tobytes()
+
+
+def test_pages_that_few_blocks_keep_are_within_the_budget(make_server):
+    """Readouts of 1,400 frames by turns: each page has blocks of many. Then all frames but each 14th end: their blocks
+    are free, and hardly a page is. Ten scans of some 100 MiB do so one after the other, and stay."""
+    server, vitals = make_server(256)
+    limit = "<minimum>0</minimum><maximum>65535</maximum><center>0</center>"
+    xml = scans.header_xml("radial", (16, 16, 1), readouts=16).replace(
+        "</encodingLimits>", f"<slice>{limit}</slice></encodingLimits>"
+    )
+    line = np.stack([np.linspace(-0.5, 0.49, 8), np.zeros(8)], 1).astype(np.float32)
+    slices = np.arange(1400)
+    each = of_slices(wire.acquisition(np.ones((1, 8)), line), slices)
+    last = of_slices(wire.acquisition(np.ones((1, 8)), line, wire.LAST_IN_SLICE), slices[slices % 14 != 0])
+    start = [wire.config_text(OPEN_FRAMES), wire.header(xml)]
+    connections, stalled = [], 0
+    while len(connections) < 10 and stalled < 2:
+        connections.append(from_address(server, "127.0.0.2", start))
+        connections[-1].settimeout(6)
+        try:
+            connections[-1].sendall(80 * each + last)
+        except TimeoutError:  # the server takes no more of this address
+            stalled += 1
+        except OSError:  # it has ended the scan
+            pass
+        time.sleep(0.25)
+    small = small_scan()[0].stream(wire.config_file("cartesian_2d"))
+    wait_until(lambda: len(wire.exchange(server.address, small).images) == 2, what="memory for others")
+    peak = vitals.peak()
+    for connection in connections:
+        connection.close()
+    assert peak < (256 + SLACK) * MIB, peak / MIB
+
+
 # One frame for minutes.
 LONG = """echotrain: 1
 name: long
