@@ -228,8 +228,15 @@ TEST_F(Spill, EndOfTheStreamIsSeenBehindWhatIsSpilled) {
   EXPECT_TRUE(pixels(all) == truth());
 }
 
+/// Neither the disk nor what waits for it holds the scan, however late the writer learns that the disk is full.
 TEST_F(Spill, FullDiskBringsBackPressureBackAndLosesNothing) {
-  TestServer server(options_, held_registry(), disk_of(4 << 20));
+  options_.capture.queue_mib = 8;
+  Disk late = disk_of(4 << 20);
+  late.write = [write = late.write, begin = std::chrono::steady_clock::now() + 1s](auto... of) {
+    std::this_thread::sleep_until(begin);
+    return write(of...);
+  };
+  TestServer server(options_, held_registry(), std::move(late));
   tap().close();
   RawClient client(server.port());
   const std::string scan = start() + frames() + frames() + frames() + wire::close();
