@@ -15,7 +15,7 @@ cp -r "$here/config/pipelines" "$bundle/share/echotrain/"
 # What tests read of the sources (tests/support/sources.h).
 mkdir -p "$bundle/share/echotrain/sources/config" "$bundle/share/echotrain/sources/docs"
 cp -r "$here/config/pipelines" "$bundle/share/echotrain/sources/config/"
-cp "$here/docs/gadgets.md" "$bundle/share/echotrain/sources/docs/"
+cp "$here/docs/gadgets.md" "$here/docs/from-gadgetron.md" "$bundle/share/echotrain/sources/docs/"
 # Takes the libraries of the build's programs: their run paths hold there, and not in the bundle.
 find "$build/bin" -maxdepth 1 -type f -perm -u+x -exec ldd {} + | awk '/=> \//{print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libstdc\+\+|libgcc_s|libcuda|libcudart|libcufft|libcublas|libcublasLt|libnvrtc|libnvJitLink)\.so' |

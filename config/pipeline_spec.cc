@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "config/branch_spec.h"
+#include "config/foreign_names.h"
 #include "config/yaml_reader.h"
 
 namespace echotrain::config {
@@ -380,6 +381,21 @@ PipelineLibrary::PipelineLibrary(const std::vector<std::filesystem::path>& folde
       }
     }
   }
+  adopt_foreign_names();
+}
+
+void PipelineLibrary::adopt_foreign_names() {
+  for (const ForeignNames& each : foreign_names()) {
+    if (!each.alias) continue;
+    const auto ours = std::find_if(specs_.begin(), specs_.end(),
+                                   [&each](const PipelineSpec& spec) { return spec.name == each.pipeline; });
+    if (ours == specs_.end()) continue;
+    for (const std::string& name : expanded(each.patterns)) {
+      if (find(name) != nullptr) continue;
+      ours->aliases.push_back(name);
+      adopted_.insert(name);
+    }
+  }
 }
 
 const PipelineSpec* PipelineLibrary::find(std::string_view name) const {
@@ -404,6 +420,32 @@ std::vector<std::string> PipelineLibrary::names() const {
   for (const PipelineSpec& spec : specs_) names.push_back(spec.name);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string PipelineLibrary::unknown(std::string_view name) const {
+  std::string said = fmt::format("no pipeline is called '{}'", name);
+  if (const ForeignNames* theirs = find_foreign(name)) {
+    const std::string_view whose = name.ends_with(".xml") ? "Gadgetron's" : "python-ismrmrd-server's";
+    if (theirs->pipeline.empty())
+      return fmt::format("{}, and none does what {} does; {}", said, whose, theirs->differs);
+    const bool here = find(theirs->pipeline) != nullptr;
+    return fmt::format("{}; nearest to {} is '{}'{}{}{}", said, whose, theirs->pipeline,
+                       here ? "" : ", which is not here", theirs->differs.empty() ? "" : ": ", theirs->differs);
+  }
+  std::vector<std::string> known;
+  for (const PipelineSpec& spec : specs_) {
+    known.push_back(spec.name);
+    known.insert(known.end(), spec.aliases.begin(), spec.aliases.end());
+  }
+  if (const std::string near = nearest(name, known); !near.empty())
+    return fmt::format("{}; did you mean '{}'?", said, near);
+  return fmt::format("{}; there are: {}", said, fmt::join(names(), ", "));
+}
+
+std::string PipelineLibrary::remark_on(std::string_view name) const {
+  const ForeignNames* theirs = adopted_.contains(name) ? find_foreign(name) : nullptr;
+  if (theirs == nullptr || theirs->differs.empty()) return "";
+  return fmt::format("'{}' stands for '{}': {}", name, theirs->pipeline, theirs->differs);
 }
 
 std::vector<std::string> PipelineLibrary::keep_if(const std::function<bool(const PipelineSpec&)>& serves) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,20 +100,29 @@ ClientConfig read_client_config(std::string_view text, const std::string& name, 
 /// looked up as strings and never become paths.
 class PipelineLibrary {
  public:
-  /// Reads `folders` in order; a later folder's pipeline replaces one of the same name. Throws ConfigError on the first
-  /// bad file, on an alias that two pipelines claim, and on a folder that cannot be read.
+  /// Reads `folders` in order; a later folder's pipeline replaces one of the same name. Names of other servers
+  /// (config/foreign_names.h) become aliases where no file claims them. Throws ConfigError on the first bad file, on an
+  /// alias that two pipelines claim, and on a folder that cannot be read.
   explicit PipelineLibrary(const std::vector<std::filesystem::path>& folders);
   PipelineLibrary() = default;
 
   /// Finds a pipeline by name or alias, also after cutting a ".yaml" or ".xml" ending. nullptr when there is none.
   const PipelineSpec* find(std::string_view name) const;
   const std::vector<PipelineSpec>& all() const { return specs_; }
-  std::vector<std::string> names() const;  ///< for "unknown pipeline" messages, sorted
+  std::vector<std::string> names() const;  ///< sorted
+  /// Says that there is no pipeline of this name, and what to do: the nearest one, all of them where none is near.
+  std::string unknown(std::string_view name) const;
+  /// Returns what a client should know whose name of another server was found: the pipeline, and what differs. Empty
+  /// where a pipeline file has the name.
+  std::string remark_on(std::string_view name) const;
   /// Keeps the pipelines for which `serves` is true, and returns the names of the others.
   std::vector<std::string> keep_if(const std::function<bool(const PipelineSpec&)>& serves);
 
  private:
+  void adopt_foreign_names();
+
   std::vector<PipelineSpec> specs_;
+  std::set<std::string, std::less<>> adopted_;  ///< aliases that no file has
 };
 
 }  // namespace echotrain::config

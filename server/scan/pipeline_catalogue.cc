@@ -48,29 +48,43 @@ Result<PipelineCatalogue::Plan> PipelineCatalogue::by_name(std::string_view name
                                                fmt::join(library_.names(), ", "))};
   if (name.empty()) name = default_;
   if (const config::PipelineSpec* spec = library_.find(name)) return plans_.find(spec->name)->second;
-  const std::vector<std::string> names = library_.names();
-  const std::string near = config::nearest(name, names);
   const std::string lacks =
       registry_.left_out().empty()
           ? ""
           : fmt::format(
-                " This server was built without the gadgets of {}, and so without pipelines that need them; "
-                "./run server, where it was built, builds all.",
+                " (this server was built without the gadgets of {}, and so without pipelines that need them; "
+                "./run server, where it was built, builds all)",
                 fmt::join(registry_.left_out(), ", "));
-  return Error{
-      "unknown-config",
-      fmt::format("no pipeline is called '{}'{}{} This server knows: {}", protocol::printable(name, 255),
-                  near.empty() ? "." : fmt::format("; did you mean '{}'?", near), lacks, fmt::join(names, ", "))};
+  return Error{"unknown-config", library_.unknown(protocol::printable(name, 255)) + lacks};
 }
 
-Result<PipelineCatalogue::Plan> PipelineCatalogue::from_text(std::string_view text) const {
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return by_name("");
+Result<PipelineCatalogue::Found> PipelineCatalogue::named(std::string_view name) const {
+  const Result<Plan> plan = by_name(name);
+  if (!plan) return plan.error();
+  return Found{*plan, library_.remark_on(name)};
+}
+
+Result<PipelineCatalogue::Found> PipelineCatalogue::found(std::string_view text) const {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return named("");
   try {
     const config::ClientConfig config = config::read_client_config(text, "config");
-    return config.pipeline ? check(*config.pipeline) : by_name(config.use);
+    if (!config.pipeline) return named(config.use);
+    return Found{check(*config.pipeline), ""};
   } catch (const config::ConfigError& error) {
     return Error{"bad-config", protocol::printable(error.what())};
   }
+}
+
+Result<PipelineCatalogue::Plan> PipelineCatalogue::from_text(std::string_view text) const {
+  const Result<Found> any = found(text);
+  if (!any) return any.error();
+  return any->plan;
+}
+
+Result<PipelineCatalogue::Choice> PipelineCatalogue::choose_by_name(std::string_view name) const {
+  const Result<Found> any = named(name);
+  if (!any) return any.error();
+  return Choice{any->plan, any->plan, {}, "", any->remark};
 }
 
 Result<PipelineCatalogue::Choice> PipelineCatalogue::choose(std::string_view text) const {
@@ -78,9 +92,12 @@ Result<PipelineCatalogue::Choice> PipelineCatalogue::choose(std::string_view tex
   const HostParameters host =
       first != std::string_view::npos && text[first] == '{' ? read_host_parameters(text) : HostParameters();
   if (host.given && !host.problem.empty()) return Error{"bad-config", host.problem};
-  const Result<Plan> plan = host.given ? by_name(host.pipeline) : from_text(text);
-  if (!plan) return plan.error();
-  return with_values(*plan, host);
+  const Result<Found> any = host.given ? named(host.pipeline) : found(text);
+  if (!any) return any.error();
+  Result<Choice> choice = with_values(any->plan, host);
+  if (choice && !any->remark.empty())
+    choice->warning = any->remark + (choice->warning.empty() ? "" : "; " + choice->warning);
+  return choice;
 }
 
 Result<PipelineCatalogue::Choice> PipelineCatalogue::with_values(const Plan& plan, const HostParameters& host) const {

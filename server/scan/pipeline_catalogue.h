@@ -40,13 +40,15 @@ class PipelineCatalogue {
     Plan as_written;          ///< the same without what the host has set
     HostParameters used;      ///< what of the host's parameters is in `plan`, or for its steps
     std::string set_by_host;  ///< "strength=2, search=3"; empty: nothing
-    std::string warning;      ///< for the client: what of the host's parameters is not known here; may be empty
+    std::string warning;      ///< for the client: what is not as it asked for; may be empty
   };
 
   bool has_default() const { return !default_.empty(); }
-  /// Returns a pipeline by name or alias; the empty name is the default pipeline. The error "unknown-config" lists the
-  /// known names and suggests the nearest.
+  /// Returns a pipeline by name or alias; the empty name is the default pipeline. The error "unknown-config" suggests
+  /// the nearest.
   protocol::Result<Plan> by_name(std::string_view name) const;
+  /// Does the same, with what differs where the name is another server's.
+  protocol::Result<Choice> choose_by_name(std::string_view name) const;
   /// Returns the pipeline that a client sent, or named in its text. The error "bad-config" says file:line:column.
   protocol::Result<Plan> from_text(std::string_view text) const;
   /// Does the same for a text that may also be a host's JSON (HostParameters).
@@ -70,6 +72,13 @@ class PipelineCatalogue {
   Plan check(const config::PipelineSpec& spec) const;
 
  private:
+  struct Found {
+    Plan plan;
+    std::string remark;  ///< what is not as the client asked for
+  };
+  protocol::Result<Found> named(std::string_view name) const;
+  protocol::Result<Found> found(std::string_view text) const;
+
   const Registry& registry_;
   std::vector<std::string> dicom_peers_;
   const config::ClientPipelines client_pipelines_;

@@ -34,12 +34,6 @@ MessageId id_of(const protocol::Message& message) {
   return MessageId::waveform;
 }
 
-Result<PipelineCatalogue::Choice> named(const PipelineCatalogue& catalogue, std::string_view name) {
-  const Result<PipelineCatalogue::Plan> plan = catalogue.by_name(name);
-  if (!plan) return plan.error();
-  return PipelineCatalogue::Choice{*plan, *plan, {}, "", ""};
-}
-
 std::string joined(const std::string& one, const char* between, const std::string& other) {
   return one + (one.empty() || other.empty() ? "" : between) + other;
 }
@@ -66,7 +60,7 @@ SessionAction ProtocolStateMachine::handle(const protocol::Message& message) {
   return std::visit(
       Overloaded{
           [&](const protocol::ConfigFile& config) -> SessionAction {
-            return take(Config{expects_config() ? named(catalogue_, config.name) : misplaced_config(), ""});
+            return take(Config{expects_config() ? catalogue_.choose_by_name(config.name) : misplaced_config(), ""});
           },
           [&](const protocol::ConfigText& config) -> SessionAction {
             if (!expects_config()) return take(Config{misplaced_config(), ""});
@@ -207,7 +201,7 @@ SessionAction ProtocolStateMachine::on_header(const std::string& xml) {
 Result<PipelineCatalogue::Choice> ProtocolStateMachine::choice() const {
   if (choice_) return *choice_;
   if (client_.needs_token) return unauthorized();
-  return named(catalogue_, "");
+  return catalogue_.choose_by_name("");
 }
 
 bool ProtocolStateMachine::expects_header() const {
@@ -260,8 +254,10 @@ ProtocolStateMachine::Additional ProtocolStateMachine::read_additional(const std
     const Result<PipelineCatalogue::Plan> named = catalogue_.by_name(host.pipeline);
     if (!named)
       out.warning = fmt::format("additional config: {}; staying with '{}'", named.error().message, current);
-    else if ((*named)->spec().name != current)
+    else if ((*named)->spec().name != current) {
       wanted = *named;
+      out.warning = catalogue_.library().remark_on(host.pipeline);
+    }
   }
   out.other = wanted->spec().name != current;
   if (data_came_) {

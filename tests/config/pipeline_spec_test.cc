@@ -259,12 +259,12 @@ TEST_F(Library, ANameOfManyEndingsIsLookedUpAtOnce) {
 }
 
 TEST_F(Library, ALaterFolderReplaces) {
-  write("one/a.yaml", "cartesian_2d", "default.xml", "first");
+  write("one/a.yaml", "cartesian_2d", "mine.xml", "first");
   write("two/other_file.yaml", "cartesian_2d", "simplefft", "second");
   const PipelineLibrary library = load();
   ASSERT_EQ(library.all().size(), 1U);
   EXPECT_EQ(library.find("cartesian_2d")->description, "second");
-  EXPECT_EQ(library.find("default.xml"), nullptr);
+  EXPECT_EQ(library.find("mine.xml"), nullptr);
 }
 
 TEST_F(Library, RefusesConflicts) {

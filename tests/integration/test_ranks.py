@@ -114,7 +114,7 @@ def test_what_cannot_be_done_is_said_once(scan, tmp_path):
     assert wrong.stderr.count(b"2D data, but the header") == 1, wrong.stderr.decode()
     unknown = run_ranks(2, scan[2], "-c", "no_such_pipeline", "-o", output)
     assert unknown.returncode == 2
-    assert unknown.stderr.count(b"no pipeline 'no_such_pipeline'") == 1
+    assert unknown.stderr.count(b"no pipeline is called 'no_such_pipeline'") == 1
     assert not output.exists()
 
 

@@ -37,8 +37,7 @@ config::PipelineSpec find_pipeline(const std::string& name, const std::vector<st
   all.insert(all.end(), folders.begin(), folders.end());
   const config::PipelineLibrary library(all);
   if (const config::PipelineSpec* spec = library.find(name)) return *spec;
-  throw UsageError(fmt::format("no pipeline '{}': there is no such .yaml file, and it is none of: {}", name,
-                               fmt::join(library.names(), ", ")));
+  throw UsageError(library.unknown(name) + " (nor is there such a .yaml file)");
 }
 
 std::string pipeline_text(const std::string& name) {

@@ -67,9 +67,23 @@ def test_a_configuration_of_its_own(server, kspace, xml):
     check(client.images, kspace)
 
 
+@pytest.mark.parametrize("name, ours", [("default_short.xml", "cartesian_2d"), ("grappa.xml", "cartesian_grappa"),
+                                        ("bartfire", "cartesian_2d")])  # fmt: skip
+def test_names_of_configurations(server, kspace, xml, name, ours):
+    """Names of the distribution stand for pipelines; a WARNING says what differs."""
+    pixels = []
+    for each in (name, ours):
+        writes = [*named(each), *script(b"\x03\x00", xml), *peers.readouts(kspace), peers.CLOSE]
+        client, _ = peers.play(server.address, writes, peers.Gadgetron())
+        assert any(f"'{name}' stands for '{ours}'" in text for text in client.texts) == (each == name), client.texts
+        pixels.append([image.pixels.tobytes() for image in client.images])
+    assert len(pixels[0]) == len(kspace) and pixels[0] == pixels[1]
+
+
 @pytest.mark.parametrize("config", [script(b"\x02\x00", "<configuration>" + 670 * " " + "</configuration>"),
+                                    named("gtquery.xml"),
                                     named("default_measurement_dependencies.xml"), named("default.xml")],
-                         ids=["text", "unknown_name", "known_name"])  # fmt: skip
+                         ids=["text", "unknown_name", "alias", "known_name"])  # fmt: skip
 def test_the_question_before_a_measurement(server, config):
     """Is the noise scan known that a header names? Configuration and CLOSE; any TEXT would abort the client."""
     client, _ = peers.play(server.address, [*config, peers.CLOSE], peers.Gadgetron())
@@ -87,7 +101,7 @@ def test_questions_about_the_server(server):
     assert all(text for _, text in client.answers) and client.texts == []
 
 
-@pytest.mark.parametrize("name, code", [("grappa.xml", "unknown-config"), ("x" * 1024, "bad-config")])
+@pytest.mark.parametrize("name, code", [("CMRT.xml", "unknown-config"), ("x" * 1024, "bad-config")])
 def test_a_name_that_is_not_known(server, kspace, xml, name, code):
     """One error and CLOSE; the client goes on sending meanwhile. 1024 characters leave no NUL in the field."""
     writes = [*named(name), *script(b"\x03\x00", xml), *peers.readouts(kspace), peers.CLOSE]
