@@ -180,7 +180,7 @@ void refuse_xml(std::string_view text, const std::string& name) {
                                ? fmt::format("a Gadgetron XML configuration (<{}>)", local)
                                : "XML";
   throw ConfigError(mark, fmt::format("this is {}; Echotrain takes YAML. Ask for a pipeline by name instead, such as "
-                                      "cartesian_2d, or send a pipeline as YAML text",
+                                      "cartesian_2d, or make one of it (echotrain convert-config)",
                                       what));
 }
 
@@ -439,6 +439,7 @@ std::string PipelineLibrary::unknown(std::string_view name) const {
   }
   if (const std::string near = nearest(name, known); !near.empty())
     return fmt::format("{}; did you mean '{}'?", said, near);
+  if (name.ends_with(".xml")) return said + "; `echotrain convert-config` makes one of a Gadgetron configuration";
   return fmt::format("{}; there are: {}", said, fmt::join(names(), ", "));
 }
 

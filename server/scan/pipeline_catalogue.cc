@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "gadgets/engine/gadgetron/gadgetron_pipeline.h"
 #include "gadgets/engine/host/exposed_parameters.h"
 #include "protocol/wire/codec.h"
 
@@ -67,6 +68,13 @@ Result<PipelineCatalogue::Found> PipelineCatalogue::named(std::string_view name)
 Result<PipelineCatalogue::Found> PipelineCatalogue::found(std::string_view text) const {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return named("");
   try {
+    if (is_xml(text)) {
+      const Result<GadgetronPipeline> ours = from_gadgetron(text, "gadgetron");
+      if (!ours) return ours.error();
+      if (const std::string lacks = ours->refusal(); !lacks.empty())
+        return Error{"bad-config", lacks + "; `echotrain convert-config` makes a pipeline of the others"};
+      return Found{check(config::read_pipeline(ours->yaml, "config")), ours->remark()};
+    }
     const config::ClientConfig config = config::read_client_config(text, "config");
     if (!config.pipeline) return named(config.use);
     return Found{check(*config.pipeline), ""};

@@ -49,7 +49,8 @@ class PipelineCatalogue {
   protocol::Result<Plan> by_name(std::string_view name) const;
   /// Does the same, with what differs where the name is another server's.
   protocol::Result<Choice> choose_by_name(std::string_view name) const;
-  /// Returns the pipeline that a client sent, or named in its text. The error "bad-config" says file:line:column.
+  /// Returns the pipeline that a client sent (also one that is made of its Gadgetron configuration), or named in its
+  /// text. The error "bad-config" says file:line:column.
   protocol::Result<Plan> from_text(std::string_view text) const;
   /// Does the same for a text that may also be a host's JSON (HostParameters).
   protocol::Result<Choice> choose(std::string_view text) const;

@@ -62,8 +62,9 @@ TEST(ForeignNames, OthersAreToldTheNearest) {
   EXPECT_THAT(library.unknown("CMRT.xml"), HasSubstr("none does what Gadgetron's does; no spectroscopy"));
   EXPECT_THAT(library.unknown("Generic_Cartesian_Grapa.xml"),
               HasSubstr("did you mean 'Generic_Cartesian_Grappa.xml'?"));
-  for (const char* name :
-       {"Generic_Cartesian_Grappa_FatWater.xml", "report", "CMRT.xml", "Generic_Cartesian_Grapa.xml", "cartesian_2e"})
+  EXPECT_THAT(library.unknown("my_hospitals_chain.xml"), HasSubstr("echotrain convert-config"));
+  for (const char* name : {"Generic_Cartesian_Grappa_FatWater.xml", "report", "CMRT.xml", "Generic_Cartesian_Grapa.xml",
+                           "my_hospitals_chain.xml", "cartesian_2e"})
     EXPECT_THAT(library.unknown(name), Not(HasSubstr("stack_of_stars"))) << "a list of all pipelines";
   EXPECT_THAT(library.unknown("xyz"), AllOf(HasSubstr("there are: "), HasSubstr("stack_of_stars")));
   EXPECT_THAT(PipelineLibrary().unknown("grappa.xml"), HasSubstr("'cartesian_grappa', which is not here"));

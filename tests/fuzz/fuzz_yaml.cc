@@ -1,7 +1,8 @@
 // The target reads what a client may send as a pipeline: YAML, the pipeline in it, and whether its gadgets fit
-// together.
+// together; or Gadgetron's XML.
 #include "config/pipeline_spec.h"
 #include "config/yaml_reader.h"
+#include "gadgets/engine/gadgetron/gadgetron_pipeline.h"
 #include "gadgets/engine/pipeline.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -47,6 +48,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(!plan->describe().empty(), "a pipeline without gadgets");
   } catch (const config::ConfigError& error) {
     fuzz::require(error.mark().file == "fuzz", "an error that does not say where");
+  }
+  if (const auto made = from_gadgetron(text, "fuzz.xml")) {
+    try {
+      (void)PipelinePlan::check(config::read_pipeline(made->yaml, "made"));
+    } catch (const config::ConfigError& error) {
+      fuzz::require(error.mark().file == "made", "an error that does not say where");
+    }
   }
   return 0;
 }

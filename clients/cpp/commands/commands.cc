@@ -1,5 +1,6 @@
 #include "clients/cpp/commands/commands.h"
 
+#include <algorithm>
 #include <string>
 
 #include "clients/cpp/base/usage_error.h"
@@ -13,9 +14,11 @@ void add_commands(config::Command& program, const CommandContext& tools) {
 #undef ECHOTRAIN_ADD
 }
 
-void refuse_left_out([[maybe_unused]] std::string_view command) {
+void refuse_left_out(std::string_view command) {
+  std::string source(command);
+  std::replace(source.begin(), source.end(), '-', '_');
 #define ECHOTRAIN_REFUSE(name) \
-  if (command == #name)        \
+  if (source == #name)         \
     throw UsageError("this build has no command " #name "; ./run build makes one that has all (the demo's has few)");
   ECHOTRAIN_COMMANDS_LEFT_OUT(ECHOTRAIN_REFUSE)
 #undef ECHOTRAIN_REFUSE

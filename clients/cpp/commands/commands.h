@@ -18,6 +18,7 @@ struct CommandContext {
 
 void add_compare(config::Command& program, const CommandContext& tools);
 void add_convert(config::Command& program, const CommandContext& tools);
+void add_convert_config(config::Command& program, const CommandContext& tools);
 void add_export(config::Command& program, const CommandContext& tools);
 void add_health(config::Command& program, const CommandContext& tools);
 void add_info(config::Command& program, const CommandContext& tools);

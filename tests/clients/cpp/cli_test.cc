@@ -15,7 +15,7 @@ namespace {
 TEST(CommandLine, HelpHasExamplesForEveryCommand) {
   EXPECT_EQ(command({"--help"}).code, 0);
   for (const std::string& name : std::vector<std::string>{"send", "recon", "simulate", "compare", "export", "info",
-                                                          "verify", "health", "watch"}) {
+                                                          "verify", "health", "watch", "convert-config"}) {
     const auto help = command({name, "--help"});
     EXPECT_EQ(help.code, 0);
     EXPECT_NE(help.out.find("Example"), std::string::npos) << name;

@@ -9,7 +9,7 @@ import pytest
 import peers
 import reference
 from peers import COILS, LINES, SAMPLES, named
-from programs import variant
+from programs import run_client, variant
 
 
 
@@ -26,6 +26,16 @@ def xml(kspace):
 def script(message, text):
     """A text without a NUL, after its length."""
     return [message, struct.pack("<I", len(text)), text.encode()]
+
+
+def stream(*classes):
+    """A configuration in XML, as its second version has it."""
+    gadgets = "".join(f"<gadget><dll>x</dll><classname>{each}</classname></gadget>" for each in classes)
+    return f'<?xml version="1.0"?><configuration><version>2</version><stream>{gadgets}</stream></configuration>'
+
+
+PLAIN = ("RemoveROOversamplingGadget", "AcquisitionAccumulateTriggerGadget", "BucketToBufferGadget", "SimpleReconGadget",
+         "ImageArraySplitGadget", "ExtractGadget", "ImageFinishGadget")  # fmt: skip
 
 
 def check(images, kspace, tolerance=1e-5):
@@ -67,6 +77,21 @@ def test_a_configuration_of_its_own(server, kspace, xml):
     check(client.images, kspace)
 
 
+def test_a_configuration_in_xml(server, kspace, xml, tmp_path):
+    """-C FILE with its own format: the gadgets of default.xml give what NumPy gives, as XML and as convert-config writes it."""
+    (tmp_path / "plain.xml").write_text(stream(*PLAIN))
+    made = run_client("convert-config", tmp_path / "plain.xml")
+    assert made.returncode == 0 and made.stderr == "", made.stderr
+    all_images = []
+    for text in (stream(*PLAIN), made.stdout):
+        writes = [*script(b"\x02\x00", text), *script(b"\x03\x00", xml), *peers.readouts(kspace), peers.CLOSE]
+        client, _ = peers.play(server.address, writes, peers.Gadgetron())
+        assert client.texts == []
+        check(client.images, kspace)
+        all_images.append([image.pixels.tobytes() for image in client.images])
+    assert all_images[0] == all_images[1]
+
+
 @pytest.mark.parametrize("name, ours", [("default_short.xml", "cartesian_2d"), ("grappa.xml", "cartesian_grappa"),
                                         ("bartfire", "cartesian_2d")])  # fmt: skip
 def test_names_of_configurations(server, kspace, xml, name, ours):
@@ -81,9 +106,9 @@ def test_names_of_configurations(server, kspace, xml, name, ours):
 
 
 @pytest.mark.parametrize("config", [script(b"\x02\x00", "<configuration>" + 670 * " " + "</configuration>"),
-                                    named("gtquery.xml"),
+                                    script(b"\x02\x00", stream("DependencyQueryGadget")), named("gtquery.xml"),
                                     named("default_measurement_dependencies.xml"), named("default.xml")],
-                         ids=["text", "unknown_name", "alias", "known_name"])  # fmt: skip
+                         ids=["text", "question", "unknown_name", "alias", "known_name"])  # fmt: skip
 def test_the_question_before_a_measurement(server, config):
     """Is the noise scan known that a header names? Configuration and CLOSE; any TEXT would abort the client."""
     client, _ = peers.play(server.address, [*config, peers.CLOSE], peers.Gadgetron())
