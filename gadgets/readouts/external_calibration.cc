@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "gadgets/numerics/core/team/team.h"
+#include "gadgets/shared/place.h"
 #include "gadgets/shared/program/scan_environment.h"
 #include "gadgets/shared/store/coil_labels.h"
 #include "protocol/data/scanner_device.h"
@@ -29,34 +29,6 @@ bool is_accelerated(const protocol::Encoding& encoding) {
 bool same_fov(const StoredSpace& a, const StoredSpace& b) {
   return std::equal(a.fov_mm.begin(), a.fov_mm.end(), b.fov_mm.begin(),
                     [](double left, double right) { return std::abs(left - right) <= 1e-3 * std::max(left, right); });
-}
-
-double distance(const Vector& a, const Vector& b) { return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]); }
-
-/// The angle [degrees]; 0 where either has no length, as senders leave directions out.
-double angle_between(const Vector& a, const Vector& b) {
-  const double lengths = distance(a, {}) * distance(b, {});
-  if (!(lengths > 0)) return 0;
-  return std::acos(std::clamp(dot(a, b) / lengths, -1.0, 1.0)) * 180 / std::numbers::pi;
-}
-
-/// Describes the differences of two readouts' places in words. Half a degree moves the edge of a field of view of 240
-/// mm by 1 mm.
-std::vector<std::string> differences_of_place(const AcquisitionHeader& a, const AcquisitionHeader& b) {
-  constexpr double kSame_mm = 1, kSame_deg = 0.5;
-  std::vector<std::string> out;
-  const auto compare = [&](const char* what, double difference, double most, const char* unit) {
-    if (!(difference <= most)) out.push_back(fmt::format("its {} differs by {:.1f} {}", what, difference, unit));
-  };
-  const auto table = [](const AcquisitionHeader& of) {
-    return Vector{of.patient_table_position[0], of.patient_table_position[1], of.patient_table_position[2]};
-  };
-  compare("position", distance(position_of(a), position_of(b)), kSame_mm, "mm");
-  compare("readout direction", angle_between(read_direction(a), read_direction(b)), kSame_deg, "degrees");
-  compare("phase direction", angle_between(phase_direction(a), phase_direction(b)), kSame_deg, "degrees");
-  compare("slice direction", angle_between(slice_direction(a), slice_direction(b)), kSame_deg, "degrees");
-  compare("table position", distance(table(a), table(b)), kSame_mm, "mm");
-  return out;
 }
 
 /// Copies readouts [begin, end) of a batch, with their coils in another order: [readout, coil, sample].
