@@ -5,6 +5,7 @@
 #include "gadgets/images/contrast/invert_contrast.h"
 #include "gadgets/images/contrast/label.h"
 #include "gadgets/images/from_messages.h"
+#include "gadgets/images/intensity.h"
 #include "gadgets/images/kspace/filter.h"
 #include "gadgets/images/kspace/partial_fourier_gadget.h"
 #include "gadgets/images/orient.h"
@@ -27,6 +28,7 @@ void add_images(Registry& to) {
   to.add<Sobel>();
   to.add<Denoise>();
   to.add<InvertContrast>();
+  to.add<Intensity>();
   to.add<Scale>();
   to.add<Label>();
   to.add<FromMessages>();

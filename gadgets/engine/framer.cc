@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gadgets/engine/readout_batch.h"
+#include "gadgets/shared/prescan/receive_prescan.h"
 #include "protocol/data/acquisition_check.h"
 
 namespace echotrain {
@@ -38,7 +39,8 @@ Framer::Rule Framer::rule_of(const config::FrameRule& rule) {
 void Framer::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   open_.start(scan);
-  for (const auto& encoding : header.encodings) trajectories_.push_back(encoding.trajectory);
+  encodings_ = header.encodings;
+  ReceivePrescan::of(scan) = {};  // a context may outlive a scan
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_)) automatic->start(header, scan);
   if (auto* counted = std::get_if<CountedFrames>(&frames_)) counted->start(header);
 }
@@ -84,7 +86,7 @@ void Framer::flush(const EmitReadouts& emit) {
 ReadoutKind Framer::kind_of(const AcquisitionHeader& head) const {
   const std::size_t encoding = head.encoding_space_ref;
   return protocol::readout_kind(
-      head, encoding < trajectories_.size() ? trajectories_[encoding] : protocol::Trajectory::other);
+      head, encoding < encodings_.size() ? encodings_[encoding].trajectory : protocol::Trajectory::other);
 }
 
 /// `behind`: number of later readouts that wait, if frames may be left out.
@@ -104,8 +106,14 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_); calibration && automatic != nullptr)
     for (const Acquisition& acquisition : run) automatic->calibration_came(acquisition.head);
   const std::size_t encoding = run.front().head.encoding_space_ref;
-  const bool corrects = kind == ReadoutKind::phase_correction && encoding < trajectories_.size() &&
-                        trajectories_[encoding] == protocol::Trajectory::epi;
+  const bool corrects = kind == ReadoutKind::phase_correction && encoding < encodings_.size() &&
+                        encodings_[encoding].trajectory == protocol::Trajectory::epi;
+  if (const auto lines = ReceivePrescan::of(*scan_).lines; lines && kind == ReadoutKind::other) {
+    std::erase_if(run, [&](const Acquisition& each) {
+      return encoding < encodings_.size() && lines->take(each, encodings_[encoding]);
+    });
+    if (run.empty()) return;
+  }
   if (kind != ReadoutKind::noise && !calibration && !corrects)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
   // Noise stays on the host, where its statistics are summed in float64. A gadget that drops calibration tells the

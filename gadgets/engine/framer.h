@@ -60,7 +60,7 @@ class Framer {
   int kept_back_ = 0;  // consecutive calls of push() that held something back
   Instant taken_{};    // time at which the pushed batch was taken
   OpenFrames open_;
-  std::vector<protocol::Trajectory> trajectories_;  // by encoding
+  std::vector<protocol::Encoding> encodings_;
   Rule frames_;
 };
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/core/team/team.h"
+#include "gadgets/shared/prescan/receive_prescan.h"
 #include "gadgets/shared/program/scan_environment.h"
 #include "gadgets/shared/program/scan_view.h"
 #include "gadgets/shared/store/coil_labels.h"
@@ -184,6 +185,9 @@ void NoiseAdjust::make_matrix(const Noise& noise, double dwell_us) {
     const auto matrix = numerics::whitening_matrix(covariance, noise.coils, dwell_ratio / bandwidth_);
     matrix_dwell_us_ = dwell_us;
     matrix_ = scan_->compute.upload<cfloat>({matrix.data(), {noise.coils, noise.coils}});
+    auto& prescan = ReceivePrescan::of(*scan_);
+    prescan.whitening = matrix;
+    prescan.coils = noise.coils;
     if (const ScanView& view = scan_->compute.cache<ScanView>(); view.noise)
       view.noise({noise.coils, covariance, labels_, noise.samples, stored_ && &noise == &*stored_});
   } catch (const std::invalid_argument&) {

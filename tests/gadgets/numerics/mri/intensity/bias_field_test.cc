@@ -136,12 +136,21 @@ TEST(BiasField, RefusesWhatIsNoImage) {
   EXPECT_THROW(head.find(field), std::invalid_argument);
 }
 
-TEST(BiasField, Stops) {
+TEST(BiasField, StopsInEachIteration) {
+  struct Counted : numerics::Yield {
+    std::int64_t looks = 0;
+    void look() override { ++looks; }  // by check_stop()
+    void rest() override {}
+  } counted;
+  const Head head(64, 48, 1);
+  std::vector<float> field;
+  numerics::Yield::of_thread() = &counted;
+  const BiasFieldFacts facts = head.find(field);
+  numerics::Yield::of_thread() = nullptr;
+  EXPECT_GE(counted.looks, facts.iterations);
   std::stop_source stop;
   stop.request_stop();
   numerics::ThreadPool all(1), threads(all, stop.get_token());
-  const Head head(64, 48, 1);
-  std::vector<float> field(head.image.size());
   EXPECT_THROW(bias_field(threads, {head.image.data(), {1, 48, 64}}, {}, {field.data(), {1, 48, 64}}),
                numerics::Stopped);
 }
