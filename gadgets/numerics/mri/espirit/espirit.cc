@@ -9,6 +9,7 @@
 #include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/mri/coils/coil_maps_ops.h"
 #include "gadgets/numerics/mri/espirit/espirit_ops.h"
+#include "gadgets/numerics/mri/espirit/espirit_sets.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 
 namespace echotrain::numerics {
@@ -49,14 +50,9 @@ void check(const Shape& kspace, const Shape& maps, const EspiritOptions& options
   require(options.crop >= 0 && options.crop <= 1, "expected a crop of 0..1");
 }
 
-}  // namespace
-
-void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
-                  DeviceView<cfloat> maps) {
-  check(kspace.shape(), maps.shape(), options);
-  if (maps.size() == 0) return;
-  const EspiritCalibration calibration = calibration_of(kspace, options);
-  const EspiritKernels made = ECHOTRAIN_DISPATCH(context, espirit_kernels(context, calibration));
+/// Makes maps [set * coil, z, y, x] of kernels.
+void make_maps(Context& context, const EspiritCalibration& calibration, const EspiritKernels& made, double crop,
+               DeviceView<cfloat> maps) {
   const std::int64_t coils = calibration.coils, pairs = triangle_size(coils);
   HostArray<cfloat> start = context.allocate_host<cfloat>({coils});
   for (std::int64_t c = 0; c < coils; ++c)
@@ -83,10 +79,10 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
                    .voxels = planes * plane,
                    .start = start_there.data(),
                    .reference = made.coil.data(),
-                   .crop = static_cast<float>(options.crop),
+                   .crop = static_cast<float>(crop),
                    .maps = maps.data() + first * plane,
                    .stride = n[0] * plane};
-    if (options.sets == 2) {
+    if (maps.shape()[0] > coils) {
       Array<cfloat> vectors = context.allocate<cfloat>({coils, work.voxels});
       const Deflation step{.matrices = matrices.data(),
                            .coils = coils,
@@ -106,6 +102,49 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
     }
     ECHOTRAIN_DISPATCH(context, eigen_maps(context, work));
   }
+}
+
+/// Decides on the number of sets by maps on a small grid, which the calibration's images just fill.
+std::int64_t sets_needed(Context& context, const EspiritCalibration& calibration, const EspiritKernels& made,
+                         double crop) {
+  const Extents span = calibration.span();
+  Shape grid{2 * calibration.coils};
+  for (std::size_t a = 0; a < 3; ++a) grid.push_back(std::max(calibration.extents[a], span[a]));
+  Array<cfloat> maps = context.allocate<cfloat>(grid);
+  make_maps(context, calibration, made, std::max(crop, kSurePattern), maps.view());
+  return needs_second_set(context, calibration, maps.cview()) ? 2 : 1;
+}
+
+}  // namespace
+
+void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
+                  DeviceView<cfloat> maps) {
+  check(kspace.shape(), maps.shape(), options);
+  if (maps.size() == 0) return;
+  const EspiritCalibration calibration = calibration_of(kspace, options);
+  const EspiritKernels made = ECHOTRAIN_DISPATCH(context, espirit_kernels(context, calibration));
+  make_maps(context, calibration, made, options.crop, maps);
+}
+
+Array<cfloat> espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
+                           const Shape& image) {
+  const bool chooses = options.sets == kSetsAsNeeded;
+  EspiritOptions checked = options;
+  if (chooses) checked.sets = 1;
+  const std::int64_t coils = kspace.shape().rank() > 0 ? kspace.shape()[0] : 0;
+  const auto of_sets = [&](std::int64_t sets) {
+    Shape shape{sets * coils};
+    for (const auto extent : image) shape.push_back(extent);
+    return shape;
+  };
+  check(kspace.shape(), of_sets(checked.sets), checked);
+  if (image.size() == 0) return context.allocate<cfloat>(of_sets(checked.sets));
+  const EspiritCalibration calibration = calibration_of(kspace, options);
+  const EspiritKernels made = ECHOTRAIN_DISPATCH(context, espirit_kernels(context, calibration));
+  Array<cfloat> maps =
+      context.allocate<cfloat>(of_sets(chooses ? sets_needed(context, calibration, made, options.crop) : options.sets));
+  make_maps(context, calibration, made, options.crop, maps.view());
+  return maps;
 }
 
 }  // namespace echotrain::numerics

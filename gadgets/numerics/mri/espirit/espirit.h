@@ -13,8 +13,9 @@ struct EspiritOptions {
   double threshold = 0.02;        ///< smallest singular value of the signal's space, as a share of the largest
   double crop = 0.8;              ///< maps are 0 where the eigenvalue is less, because no pattern explains the data
                                   ///< there
-  std::int64_t sets = 1;          ///< 1 or 2
+  std::int64_t sets = 1;          ///< 1 or 2; kSetsAsNeeded: those that needs_second_set() (espirit_sets.h) asks for
 };
+inline constexpr std::int64_t kSetsAsNeeded = 0;
 
 /// Computes the maps of ESPIRiT (Uecker et al., MRM 71, 2014): the kernels that span the calibration data's patches
 /// (the calibration matrix's left singular vectors, by the smaller of its two Gram matrices in float64: their
@@ -31,7 +32,13 @@ struct EspiritOptions {
 /// patches, in memory that the context's account pays for. Asynchronous on CUDA. On CUDA, singular values within a
 /// thousandth of the threshold count in part, and those below 3e-6 do not count. Maps are 0 in all voxels when the
 /// calibration data are 0. Throws std::invalid_argument on shapes or numbers that do not fit.
+/// Here, kSetsAsNeeded is among them.
 void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
                   DeviceView<cfloat> maps);
+
+/// Returns such maps of an image [z, y, x]. With kSetsAsNeeded it waits for the device, and chooses the number of sets
+/// before the maps are made: those of one set have the bits of espirit_maps() with sets = 1.
+Array<cfloat> espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
+                           const Shape& image);
 
 }  // namespace echotrain::numerics
