@@ -18,6 +18,8 @@ cdouble conjugate_times(cdouble a, cdouble b) {
   return {a.real() * b.real() + a.imag() * b.imag(), a.real() * b.imag() - a.imag() * b.real()};
 }
 
+constexpr std::int64_t kMostSets = 2, kMostUnknowns = kMostSets * kMostAliases;
+
 /// The distance of a voxel from one that it folds onto. The phase of the alias does not change the other's solution.
 struct Alias {
   std::int64_t y, z;
@@ -41,13 +43,13 @@ std::vector<Alias> aliases_of(const Lattice& lattice, const LineGeometry& geomet
   return aliases;
 }
 
-/// The first row of (B^H B + lambda max(diag) I)^-1 B^H, for B [coil, alias]. Columns of zeros are left out.
+/// The first row of (B^H B + lambda max(diag) I)^-1 B^H, for B [coil, unknown]. Columns of zeros are left out.
 class FirstRow {
  public:
-  FirstRow(std::int64_t coils, std::int64_t aliases, double lambda)
+  FirstRow(std::int64_t coils, std::int64_t unknowns, double lambda)
       : lambda_(lambda),
-        columns_(static_cast<std::size_t>(aliases), std::vector<cdouble>(static_cast<std::size_t>(coils))) {}
-  std::vector<cdouble>& column(std::int64_t alias) { return columns_[static_cast<std::size_t>(alias)]; }
+        columns_(static_cast<std::size_t>(unknowns), std::vector<cdouble>(static_cast<std::size_t>(coils))) {}
+  std::vector<cdouble>& column(std::int64_t unknown) { return columns_[static_cast<std::size_t>(unknown)]; }
 
   /// row: [coil].
   void solve(std::vector<cdouble>& row) {
@@ -72,7 +74,7 @@ class FirstRow {
         factor_[i][j] = i == j ? std::sqrt(std::max(sum.real(), 1e-13 * most)) : sum / factor_[j][j].real();
       }
     // L L^H x = e_0; the row is x^H B^H.
-    std::array<cdouble, kMostAliases> x{};
+    std::array<cdouble, kMostUnknowns> x{};
     for (std::size_t i = 0; i < n; ++i) {
       cdouble sum = i == 0 ? 1 : 0;
       for (std::size_t k = 0; k < i; ++k) sum -= times(factor_[i][k], x[k]);
@@ -91,14 +93,16 @@ class FirstRow {
   double lambda_;
   std::vector<std::vector<cdouble>> columns_;
   std::vector<const std::vector<cdouble>*> used_;
-  std::array<std::array<cdouble, kMostAliases>, kMostAliases> factor_{};
+  std::array<std::array<cdouble, kMostUnknowns>, kMostUnknowns> factor_{};
 };
 
 }  // namespace
 
 Array<cfloat> unfold(Context& context, DeviceView<const cfloat> maps, const Lattice& lattice,
-                     const LineGeometry& geometry, double lambda) {
+                     const LineGeometry& geometry, double lambda, std::int64_t sets, std::int64_t of) {
   const Shape& shape = maps.shape();
+  if (sets < 1 || sets > kMostSets || of < 0 || of >= sets || shape.rank() == 0 || shape[0] % sets != 0)
+    throw std::invalid_argument(fmt::format("unfold: maps {} have no set {} of {}", shape.text(), of, sets));
   if (shape.rank() != 4 || !(Shape{shape[1], shape[2], shape[3]} == geometry.image))
     throw std::invalid_argument(
         fmt::format("unfold: expected maps [coil, z, y, x] of {}, got {}", geometry.image.text(), shape.text()));
@@ -109,8 +113,8 @@ Array<cfloat> unfold(Context& context, DeviceView<const cfloat> maps, const Latt
   const std::vector<Alias> aliases = aliases_of(lattice, geometry);
   context.check_stop();
   const HostArray<cfloat> from = context.download<cfloat>(maps);
-  HostArray<cfloat> to = context.allocate_host<cfloat>(shape);
-  const std::int64_t coils = shape[0], nz = shape[1], ny = shape[2], nx = shape[3];
+  const std::int64_t coils = shape[0] / sets, nz = shape[1], ny = shape[2], nx = shape[3];
+  HostArray<cfloat> to = context.allocate_host<cfloat>({coils, nz, ny, nx});
   const auto count = static_cast<std::int64_t>(aliases.size());
   /// The image's index on an axis of the grid, -1 outside.
   const auto moved = [](std::int64_t i, std::int64_t by, std::int64_t image, std::int64_t padded) {
@@ -118,7 +122,7 @@ Array<cfloat> unfold(Context& context, DeviceView<const cfloat> maps, const Latt
     return at >= 0 && at < image ? at : -1;
   };
   context.threads().parallel_for(nz * ny, 1, [&](std::int64_t begin, std::int64_t end) {
-    FirstRow system(coils, count, lambda);
+    FirstRow system(coils, sets * count, lambda);
     std::vector<cdouble> row(static_cast<std::size_t>(coils));
     for (std::int64_t line = begin; line < end; ++line)
       for (std::int64_t x = 0; x < nx; ++x) {
@@ -126,9 +130,12 @@ Array<cfloat> unfold(Context& context, DeviceView<const cfloat> maps, const Latt
           const Alias& alias = aliases[static_cast<std::size_t>(a)];
           const std::int64_t y = moved(line % ny, alias.y, ny, geometry.padded[1]);
           const std::int64_t z = moved(line / ny, alias.z, nz, geometry.padded[0]);
-          for (std::int64_t c = 0; c < coils; ++c)
-            system.column(a)[static_cast<std::size_t>(c)] =
-                y < 0 || z < 0 ? cdouble(0) : cdouble(from.data()[((c * nz + z) * ny + y) * nx + x]);
+          for (std::int64_t i = 0; i < sets; ++i) {  // the wanted set comes first
+            const cfloat* const set = from.data() + (of + i) % sets * coils * nz * ny * nx;
+            for (std::int64_t c = 0; c < coils; ++c)
+              system.column(i * count + a)[static_cast<std::size_t>(c)] =
+                  y < 0 || z < 0 ? cdouble(0) : cdouble(set[((c * nz + z) * ny + y) * nx + x]);
+          }
         }
         system.solve(row);
         // A is 1/R of the sum over aliases.

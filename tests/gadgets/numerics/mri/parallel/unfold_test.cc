@@ -90,6 +90,43 @@ TYPED_TEST(UnfoldTest, GivesBackTheObject) {
   }
 }
 
+// Two images that add up, each behind maps of its own, which are 0 in other voxels.
+TYPED_TEST(UnfoldTest, GivesBackTheObjectsOfTwoSets) {
+  for (const UnfoldCase& c : unfold_cases()) {
+    SCOPED_TRACE(::testing::Message() << c.lattice.step_y << "x" << c.lattice.step_z << " " << c.image.text());
+    const std::int64_t nz = c.image[0], ny = c.image[1], nx = c.image[2], voxels = c.image.size(), coils = 3 * c.coils;
+    auto maps = random_maps(2 * coils, voxels);
+    for (std::int64_t v = 0; v < voxels; v += 3)
+      for (std::int64_t i = coils; i < 2 * coils; ++i) maps[static_cast<std::size_t>(i * voxels + v)] = 0;
+    const auto there = this->upload(maps, {2 * coils, nz, ny, nx});
+    Random random(9);
+    std::vector<cdouble> objects;
+    for (std::int64_t i = 0; i < 2 * voxels; ++i) {
+      const cdouble value(random.normal());
+      const auto first = static_cast<std::size_t>(i / voxels * coils * voxels + i % voxels);
+      objects.push_back(maps[first] == cfloat(0) ? 0.0 : value);
+    }
+    std::vector<cdouble> images;
+    for (std::int64_t of = 0; of < 2; ++of) {
+      const auto u = this->download(unfold(this->context(), there.cview(), c.lattice,
+                                           {c.encoded, c.padded, c.image, Direction::inverse}, 0, 2, of));
+      ASSERT_EQ(static_cast<std::int64_t>(u.size()), coils * voxels);
+      for (std::int64_t v = 0; v < voxels; ++v) {
+        cdouble sum = 0;
+        for (std::int64_t w = v % nx; w < voxels; w += nx) {
+          const cdouble fold = folding(c, {w / nx % ny, w / nx / ny}, {v / nx % ny, v / nx / ny});
+          for (std::int64_t i = 0; i < 2 * coils; ++i)
+            sum += std::conj(cdouble(u[static_cast<std::size_t>(i % coils * voxels + v)])) * fold *
+                   cdouble(maps[static_cast<std::size_t>(i * voxels + w)]) *
+                   objects[static_cast<std::size_t>(i / coils * voxels + w)];
+        }
+        images.push_back(sum);
+      }
+    }
+    EXPECT_LE(relative_error(images, objects, objects.size()), 1e-5);
+  }
+}
+
 TYPED_TEST(UnfoldTest, IsRegularizedLeastSquares) {
   for (const UnfoldCase& c : unfold_cases()) {
     const std::int64_t nz = c.image[0], ny = c.image[1], nx = c.image[2], voxels = c.image.size();
@@ -138,6 +175,8 @@ TYPED_TEST(UnfoldTest, RefusesWhatCannotBeUnfolded) {
   EXPECT_THROW(call({2, 2, 0, 0, 0}, 0), std::invalid_argument);   // one plane
   EXPECT_THROW(call({20, 1, 0, 0, 0}, 0), std::invalid_argument);  // more than kMostAliases
   EXPECT_THROW(call({2, 1, 0, 0, 0}, -1), std::invalid_argument);
+  for (const auto& [sets, of] : {std::pair{2, 2}, {3, 0}, {0, 0}, {2, -1}})
+    EXPECT_THROW(unfold(this->context(), maps.cview(), {2, 1, 0, 0, 0}, g, 0, sets, of), std::invalid_argument);
   EXPECT_THROW(unfold(this->context(), maps.cview().reshaped({2, 1, 4, 10}), {2, 1, 0, 0, 0}, g, 0),
                std::invalid_argument);
   for (const cfloat& v : this->download(unfold(this->context(), maps.cview(), {2, 1, 0, 0, 0}, g, 0)))
