@@ -12,6 +12,7 @@
 #include "gadgets/least_squares/pcg_notes.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "gadgets/numerics/core/resources.h"
+#include "gadgets/numerics/inverse/operators/map_products.h"
 #include "gadgets/numerics/inverse/proximal/discrepancy.h"
 #include "gadgets/numerics/inverse/solver/pcg.h"
 #include "gadgets/numerics/mri/coils/coil.h"
@@ -25,7 +26,8 @@ constexpr const char* kPriorNames[] = {"wavelet", "total_variation", "temporal_v
 bool is_temporal(const std::string& prior) { return prior == "temporal_variation" || prior == "low_rank"; }
 
 /// The shape [items, ...] of the operator's images: without z, or without x, where these are planes.
-numerics::Shape items_of(std::int64_t items, const numerics::NormalOperator& matrix) {
+template <class Operator>
+numerics::Shape items_of(std::int64_t items, const Operator& matrix) {
   numerics::Shape out{items};
   for (const auto extent : matrix.image()) out.push_back(extent);
   return out;
@@ -34,7 +36,8 @@ numerics::Shape items_of(std::int64_t items, const numerics::NormalOperator& mat
 std::unique_ptr<numerics::LinearOperator> operator_of(numerics::Context& compute, const NormalEquations& equations) {
   if (!equations.maps) return std::make_unique<numerics::PlainNormal>(equations.matrix);
   return std::make_unique<numerics::SenseNormal>(
-      compute, equations.matrix, equations.maps.reshaped(items_of(equations.maps.shape()[0], *equations.matrix)));
+      compute, equations.matrix, equations.maps.reshaped(items_of(equations.maps.shape()[0], *equations.matrix)),
+      numerics::alone(), equations.sets);
 }
 
 const char* to_string(numerics::NoiseMatch::Status status) {
@@ -132,8 +135,7 @@ FrameKey Regularised::series_of(FrameKey key) const {
 }
 
 void Regularised::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
-  if (equations.sets > 1) throw ClientError("regularised: images of several sets of coil maps cannot be solved for");
-  if (equations.right.shape()[0] > 1)
+  if (equations.right.shape()[0] > equations.sets)
     throw ClientError("regularised: the equations are those of several coils; put coil_maps before it");
   if (options_.series == "none") {
     Frames one;
@@ -159,17 +161,23 @@ void Regularised::finish(End how, const Emit<CoilImages>& emit) {
   waiting_.clear();
 }
 
-std::vector<numerics::WeighedPrior> Regularised::priors_of(const numerics::Shape& series) const {
+/// Makes priors of a series [frame, set * z, y, x]. Those in space are about each set's image by itself, those in time
+/// about the frames of all.
+std::vector<numerics::WeighedPrior> Regularised::priors_of(const numerics::Shape& series, std::int64_t sets) const {
+  const numerics::Shape images{series[0] * sets, series[1] / sets, series[2], series[3]};
   std::vector<numerics::WeighedPrior> priors;
   const auto add = [&](std::unique_ptr<numerics::ConvexPrior> prior, double weight) {
     if (prior && weight > 0) priors.push_back({std::move(prior), weight});
   };
   for (const std::string& name : options_.prior) {
     if (name == "wavelet")
-      add(numerics::wavelet_prior(series, options_.wavelet.smallest, options_.wavelet.shifts == "random"),
+      add(numerics::reshaped(
+              numerics::wavelet_prior(images, options_.wavelet.smallest, options_.wavelet.shifts == "random"), images,
+              series),
           options_.wavelet.weight);
     else if (name == "total_variation")
-      add(numerics::variation_prior(series, numerics::DifferenceAxes::space()), options_.total_variation.weight);
+      add(numerics::reshaped(numerics::variation_prior(images, numerics::DifferenceAxes::space()), images, series),
+          options_.total_variation.weight);
     else if (name == "temporal_variation")
       add(numerics::variation_prior(series, numerics::DifferenceAxes::time()), options_.temporal_variation.weight);
     else
@@ -184,15 +192,19 @@ double Regularised::bound_of(const NormalEquations& equations, const numerics::L
   numerics::Context& compute = scan_->compute;
   const numerics::Shape& image = equations.right.shape();
   double bound = equations.matrix->largest();
-  if (equations.maps) {
-    Array<cfloat> root = compute.allocate<cfloat>(image);
-    numerics::root_sum_of_squares(compute, equations.maps.cview(), root.view());
-    const double most = numerics::extremes(compute, root.cview()).most;
+  if (equations.maps) {  // sets are orthogonal: sum_c S_c^H S_c has the larger one's power
+    const numerics::Shape of_set{equations.maps.shape()[0] / image[0], image[1], image[2], image[3]};
+    Array<cfloat> root = compute.allocate<cfloat>({1, image[1], image[2], image[3]});
+    double most = 0;
+    for (std::int64_t i = 0; i < image[0]; ++i) {
+      numerics::root_sum_of_squares(compute, equations.maps.cview().part(i * of_set.size(), of_set), root.view());
+      most = std::max(most, static_cast<double>(numerics::extremes(compute, root.cview()).most));
+    }
     bound *= most * most;
   }
   // F^H d is often so near the eigenvector that no iteration is needed to show that the bound is close.
   Array<cfloat> product = compute.allocate<cfloat>(image);
-  const numerics::Shape one = items_of(1, *equations.matrix);
+  const numerics::Shape one = items_of(1, matrix);
   matrix.apply(compute, equations.right.cview().reshaped(one), product.view().reshaped(one));
   const double size = numerics::norm(compute, equations.right.cview());
   constexpr double kClose = 0.8, kAbove = 1.1;  // the power iteration is below the largest eigenvalue by some percent
@@ -276,9 +288,9 @@ Regularised::Found Regularised::minimise(const Frames& frames, numerics::Proxima
 
 void Regularised::solve(Frames frames, const Emit<CoilImages>& emit) {
   numerics::Context& compute = scan_->compute;
-  const numerics::Shape& image = frames.front().right.shape();
+  const numerics::Shape& image = frames.front().right.shape();  // [set, z, y, x]
   const auto count = static_cast<std::int64_t>(frames.size());
-  const numerics::Shape series{count, image[1], image[2], image[3]};
+  const numerics::Shape series{count, image[0] * image[1], image[2], image[3]};
   numerics::ProximalProblem problem;
   for (const NormalEquations& each : frames) problem.power += compute.download<double>(each.power.view()).data()[0];
   if (!std::isfinite(problem.power)) refuse_numbers();
@@ -298,8 +310,8 @@ void Regularised::solve(Frames frames, const Emit<CoilImages>& emit) {
       problem.matrices.push_back(operators.back().get());
     }
     const double bound = bound_of(frames, problem.matrices);
-    problem.b = b.cview();
-    problem.priors = priors_of(series);
+    problem.b = b.cview().reshaped(series);
+    problem.priors = priors_of(series, image[0]);
     if (problem.priors.empty() && count == 1 && options_.series != "none")
       scan_->warn(
           "regularised: the last frame of a series is alone, so that priors along the series do not count for it; "
@@ -320,10 +332,12 @@ void Regularised::solve(Frames frames, const Emit<CoilImages>& emit) {
   if (found.noise != nullptr) notes["regularised_noise"] = found.noise;
   for (std::int64_t f = 0; f < count; ++f) {
     Array<cfloat> one = x;
-    if (count > 1) {
-      one = compute.allocate<cfloat>(image);
-      compute.copy<cfloat>(x.cview().part(f * image.size(), image), one.view());
-    }
+    const auto found_here = x.cview().part(f * image.size(), image);
+    if (count > 1 || image[0] > 1) one = compute.allocate<cfloat>({1, image[1], image[2], image[3]});
+    if (image[0] > 1)
+      numerics::join_sets(compute, found_here, one.view());
+    else if (count > 1)
+      compute.copy<cfloat>(found_here, one.view());
     emit({with_notes(*frames[static_cast<std::size_t>(f)].frame, notes), std::move(one)});
   }
 }

@@ -13,8 +13,9 @@ namespace echotrain {
 
 /// Minimises 1/2 |F x - d|^2 + lambda sum_i w_i h_i(x), for the priors h_i of
 /// gadgets/numerics/inverse/proximal/priors.h: frame by frame, or over several frames of a series together. Squares are
-/// weighed by W as in NormalEquations. The outcome is in the images' meta attributes (regularised_*). Throws
-/// ClientError for several coils without coil maps, or several sets of these, and for data that are not finite.
+/// weighed by W as in NormalEquations. The images of two sets of coil maps are solved for together, and joined
+/// (numerics::join_sets()). The outcome is in the images' meta attributes (regularised_*). Throws ClientError for
+/// several coils without coil maps, and for data that are not finite.
 /// Sources: see gadgets/numerics/inverse/proximal/proximal_solver.h; compressed sensing in MRI: Lustig, Donoho, Pauly,
 /// MRM 58, 2007.
 class Regularised final : public Gadget<NormalEquations, CoilImages> {
@@ -40,7 +41,7 @@ class Regularised final : public Gadget<NormalEquations, CoilImages> {
   };
 
   void solve(Frames frames, const Emit<CoilImages>& emit);
-  std::vector<numerics::WeighedPrior> priors_of(const numerics::Shape& series) const;
+  std::vector<numerics::WeighedPrior> priors_of(const numerics::Shape& series, std::int64_t sets) const;
   double bound_of(const NormalEquations& equations, const numerics::LinearOperator& matrix);
   double bound_of(const Frames& frames, const std::vector<const numerics::LinearOperator*>& matrices);
   Found minimise(const Frames& frames, numerics::ProximalProblem& problem, numerics::DeviceView<numerics::cfloat> x,

@@ -123,6 +123,36 @@ class LowRankPrior final : public ConvexPrior {
   Shifts shifts_;
 };
 
+class ReshapedPrior final : public ConvexPrior {
+ public:
+  ReshapedPrior(std::unique_ptr<ConvexPrior> prior, const Shape& from, const Shape& to)
+      : prior_(std::move(prior)), from_(from), inner_(prior_->coefficients()), outer_(is_direct() ? to : inner_) {}
+  bool is_direct() const override { return prior_->is_direct(); }
+  int dual_steps() const override { return prior_->dual_steps(); }
+  Shape coefficients() const override { return outer_; }
+  double bound() const override { return prior_->bound(); }
+  void forward(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> c) const override {
+    prior_->forward(context, x.reshaped(from_), c.reshaped(inner_));
+  }
+  void adjoint(Context& context, DeviceView<const cfloat> c, DeviceView<cfloat> x) const override {
+    prior_->adjoint(context, c.reshaped(inner_), x.reshaped(from_));
+  }
+  void shrink(Context& context, double threshold, DeviceView<cfloat> c) const override {
+    prior_->shrink(context, threshold, c.reshaped(inner_));
+  }
+  void project(Context& context, double threshold, DeviceView<cfloat> c) const override {
+    prior_->project(context, threshold, c.reshaped(inner_));
+  }
+  double value(Context& context, DeviceView<const cfloat> c) const override {
+    return prior_->value(context, c.reshaped(inner_));
+  }
+  void shift_on() override { prior_->shift_on(); }
+
+ private:
+  std::unique_ptr<ConvexPrior> prior_;
+  Shape from_, inner_, outer_;
+};
+
 }  // namespace
 
 void ConvexPrior::forward(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> c) const {
@@ -142,6 +172,11 @@ void ConvexPrior::project(Context& context, double threshold, DeviceView<cfloat>
 
 std::unique_ptr<ConvexPrior> wavelet_prior(const Shape& series, std::int64_t smallest, bool shifts) {
   return std::make_unique<WaveletPrior>(series, smallest, shifts);
+}
+
+std::unique_ptr<ConvexPrior> reshaped(std::unique_ptr<ConvexPrior> prior, const Shape& from, const Shape& to) {
+  if (!prior || from == to) return prior;
+  return std::make_unique<ReshapedPrior>(std::move(prior), from, to);
 }
 
 std::unique_ptr<ConvexPrior> variation_prior(const Shape& series, const DifferenceAxes& axes) {

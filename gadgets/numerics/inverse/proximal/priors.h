@@ -39,6 +39,10 @@ class ConvexPrior {
 /// translation-invariant denoising does (Coifman and Donoho, 1995); value() is taken without a shift.
 std::unique_ptr<ConvexPrior> wavelet_prior(const Shape& series, std::int64_t smallest = 16, bool shifts = false);
 
+/// The same prior of series of another shape with as many values, which hold the same memory: x and, if is_direct(), c
+/// have that shape.
+std::unique_ptr<ConvexPrior> reshaped(std::unique_ptr<ConvexPrior> prior, const Shape& from, const Shape& to);
+
 /// Total variation: the sum over voxels and frames of the root of the sum of squared differences (differences.h) along
 /// `axes`. Source: Rudin, Osher, Fatemi, Physica D 60, 1992. Null where the series has no neighbours along them.
 std::unique_ptr<ConvexPrior> variation_prior(const Shape& series, const DifferenceAxes& axes);
