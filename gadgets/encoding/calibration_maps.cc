@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <complex>
 #include <numbers>
 #include <vector>
 
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/numerics/mri/coils/coil_regions.h"
+#include "gadgets/numerics/mri/coils/compression.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 #include "gadgets/shared/cache/espirit_map_cache.h"
 
@@ -55,6 +57,29 @@ Array<cfloat> middle_of(Context& context, const Calibration& calibration, bool w
   return to;
 }
 
+/// The matrix [kept, coil] of the virtual coils that hold the most of the data, [coil, z, y, x].
+std::vector<cfloat> virtual_coils_of(Context& context, const Array<cfloat>& data, std::int64_t kept) {
+  const std::int64_t coils = data.shape()[0], samples = data.size() / coils;
+  Array<numerics::cdouble> gram = context.zeros<numerics::cdouble>({coils, coils});
+  numerics::add_coil_gram(context, data.cview().reshaped({1, coils, samples}), 0, samples, gram.view());
+  const auto sums = context.download<numerics::cdouble>(gram.view());
+  return numerics::compression_by_pca(context.threads(), {sums.data(), sums.data() + sums.size()}, coils,
+                                      {.channels = kept})
+      .matrix;
+}
+
+/// matrix [rest, coil] times data [coil, z, y, x].
+Array<cfloat> compressed(Context& context, const std::vector<cfloat>& matrix, std::int64_t coils,
+                         numerics::DeviceView<const cfloat> data) {
+  const Shape& n = data.shape();
+  const std::int64_t rows = static_cast<std::int64_t>(matrix.size()) / coils, samples = data.size() / coils;
+  const Array<cfloat> there = context.upload<cfloat>({matrix.data(), {rows, coils}});
+  Array<cfloat> to = context.allocate<cfloat>({rows, n[1], n[2], n[3]});
+  numerics::compress(context, there.cview(), data.reshaped({1, coils, samples}),
+                     to.view().reshaped({1, rows, samples}));
+  return to;
+}
+
 /// Cuts the middle out of maps [coil, z, y, x], divided by their root sum of squares.
 Array<cfloat> cut_and_normalized(Context& context, const Array<cfloat>& maps, const Shape& image) {
   Array<cfloat> to = context.allocate<cfloat>({maps.shape()[0], image[0], image[1], image[2]});
@@ -85,14 +110,37 @@ Array<cfloat> adaptive_maps_of(Context& context, const Calibration& calibration,
   return cut_and_normalized(context, fine, geometry.image);
 }
 
-Array<cfloat> espirit_maps_of(Context& context, const Calibration& calibration,
-                              const numerics::LineGeometry& geometry) {
-  const Shape& padded = geometry.padded;
+Array<cfloat> espirit_maps_of(Context& context, const Calibration& calibration, const numerics::LineGeometry& geometry,
+                              std::int64_t sets) {
+  const Shape &padded = geometry.padded, &image = geometry.image;
   // espirit_maps() takes the middle of its input for the centre of k-space.
-  const Array<cfloat> middle = middle_of(context, calibration, false);
-  const Array<cfloat> maps =
-      cached_espirit_maps(context, middle, {}, {calibration.data.shape()[0], padded[0], padded[1], padded[2]});
-  return cut_and_normalized(context, maps, geometry.image);
+  Array<cfloat> middle = middle_of(context, calibration, false);
+  const std::int64_t coils = middle.shape()[0];
+  const std::int64_t kept = std::min(coils, geometry.encoded[0] > 1 ? kMostEspirit3D : kMostEspirit2D);
+  std::vector<cfloat> virtual_coils;  // [kept, coil]
+  if (kept < coils) {
+    virtual_coils = virtual_coils_of(context, middle, kept);
+    middle = compressed(context, virtual_coils, coils, middle.cview());
+  }
+  numerics::EspiritOptions options;
+  options.sets = sets;
+  const Array<cfloat> found = cached_espirit_maps(context, middle, options, padded);
+  std::vector<cfloat> back(virtual_coils.size());  // [coil, kept]
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(back.size()); ++i)
+    back[static_cast<std::size_t>(i)] = std::conj(virtual_coils[static_cast<std::size_t>(i % kept * coils + i / kept)]);
+  const std::int64_t made = found.shape()[0] / kept;
+  Array<cfloat> maps = context.allocate<cfloat>({made * coils, image[0], image[1], image[2]});
+  const Shape of_set{coils, image[0], image[1], image[2]};
+  for (std::int64_t i = 0; i < made; ++i) {
+    const Shape of_found{kept, padded[0], padded[1], padded[2]};
+    const auto set = found.cview().part(i * of_found.size(), of_found);
+    const auto to = maps.view().part(i * of_set.size(), of_set);
+    if (kept == coils)
+      numerics::unit_maps(context, set, to);
+    else
+      numerics::unit_maps(context, compressed(context, back, kept, set).cview(), to);
+  }
+  return maps;
 }
 
 }  // namespace echotrain

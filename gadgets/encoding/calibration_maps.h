@@ -13,11 +13,13 @@ namespace echotrain {
 Array<cfloat> adaptive_maps_of(numerics::Context& context, const Calibration& calibration,
                                const numerics::LineGeometry& geometry);
 
-/// Makes ESPIRiT's maps, 0 where no pattern of sensitivities explains the data, for up to kMostEspirit2D or
-/// kMostEspirit3D coils, as its matrices grow with the square of these. Waits for the device, and finds the kernels on
-/// the host. Throws std::invalid_argument where the block is too small.
+/// Makes ESPIRiT's maps, [set * coil, z, y, x], 0 where no pattern of sensitivities explains the data; `sets` as in
+/// numerics::EspiritOptions. As its matrices grow with the square of the coils, more than kMostEspirit2D or
+/// kMostEspirit3D are first compressed to so many (Buehrer et al., MRM 57, 2007), and the maps of these virtual coils V
+/// made into those of the coils, V^H S: unfolding with them is unfolding the compressed data. Waits for the device.
+/// Throws std::invalid_argument where the block is too small.
 Array<cfloat> espirit_maps_of(numerics::Context& context, const Calibration& calibration,
-                              const numerics::LineGeometry& geometry);
+                              const numerics::LineGeometry& geometry, std::int64_t sets);
 inline constexpr std::int64_t kMostEspirit2D = 32, kMostEspirit3D = 24;
 
 }  // namespace echotrain

@@ -57,7 +57,7 @@ class Making {
       unfold();
     else
       grappa();
-    if (!options_.coil_images) plan_lines();
+    if (!options_.coil_images) plan_lines(made_);
     return std::move(made_);
   }
 
@@ -80,18 +80,31 @@ class Making {
   }
 
   void unfold() {
-    const bool espirit =
-        options_.espirit && made_.coils <= (made_.geometry.encoded[0] > 1 ? kMostEspirit3D : kMostEspirit2D);
-    const Array<cfloat> maps = espirit ? espirit_maps_of(context_, calibration_, made_.geometry)
-                                       : adaptive_maps_of(context_, calibration_, made_.geometry);
-    made_.factors = numerics::unfold(context_, maps.view(), lattice_, made_.geometry, options_.lambda);
-    if (options_.noise) noise(made_.factors, maps, nullptr, nullptr);
+    const Array<cfloat> maps = options_.espirit ? espirit_maps_of(context_, calibration_, made_.geometry, options_.sets)
+                                                : adaptive_maps_of(context_, calibration_, made_.geometry);
+    const std::int64_t sets = maps.shape()[0] / made_.coils;
+    const auto of_set = [&](std::int64_t i) {
+      return numerics::unfold(context_, maps.view(), lattice_, made_.geometry, options_.lambda, sets, i);
+    };
+    if (sets > 1) {
+      auto second = std::make_shared<Weights>();
+      second->coils = made_.coils;
+      second->geometry = made_.geometry;
+      second->on_lattice = made_.on_lattice;
+      second->factors = of_set(1);
+      plan_lines(*second);
+      made_.second = std::move(second);
+    }
+    made_.factors = of_set(0);
+    if (options_.noise && sets > 1)
+      made_.no_noise = "where the object folds, the image joins those of two sets of coil maps; `sets: 1` has one";
+    else if (options_.noise)
+      noise(made_.factors, maps, nullptr, nullptr);
   }
 
-  void plan_lines() {
-    made_.lines = numerics::plan_line_unmixing(context_, lattice_, rows_, made_.geometry, made_.rows, made_.factors,
-                                               made_.scale());
-    if (made_.lines.made() && !context_.cuda()) made_.factors = {};
+  void plan_lines(Weights& of) const {
+    of.lines = numerics::plan_line_unmixing(context_, lattice_, rows_, of.geometry, of.rows, of.factors, of.scale());
+    if (of.lines.made() && !context_.cuda()) of.factors = {};
   }
 
   void noise(const Array<cfloat>& u, const Array<cfloat>& maps, const numerics::HybridKernels* hybrid,
@@ -134,8 +147,8 @@ class Making {
 }  // namespace
 
 std::uint64_t Weights::bytes() const {
-  return size_of(factors) + size_of(hybrid.values) + lines.bytes() + size_of(rows.own) + size_of(rows.first) +
-         size_of(rows.terms) + size_of(g) + size_of(per_deviation) +
+  return (second ? second->bytes() : 0) + size_of(factors) + size_of(hybrid.values) + lines.bytes() +
+         size_of(rows.own) + size_of(rows.first) + size_of(rows.terms) + size_of(g) + size_of(per_deviation) +
          (on_lattice.size() + rows.rows.size()) * sizeof(float);
 }
 

@@ -21,6 +21,7 @@ struct WeightsOptions {
   bool coil_images = false;                           ///< grappa: for the k-space of each coil instead of one image
   double lambda = 0;                                  ///< unfold: the lambda of numerics::unfold()
   bool espirit = false;                               ///< unfold: ESPIRiT's maps; else adaptive ones
+  std::int64_t sets = 1;                              ///< unfold: EspiritOptions::sets
   bool noise = false;                                 ///< `g` and `per_deviation` too
   std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< bound on all kept weights; the last ones are always kept
 };
@@ -31,7 +32,8 @@ struct Weights {
   /// [coil, z, y, x], twice as many with corrections: first conj(u), the weights of images of the lattice's rows, then
   /// the maps, the weights of the corrections' images. Empty for coil images, and where `lines` has its own copies.
   Array<cfloat> factors;
-  numerics::LineUnmixing lines;  ///< the faster way to the combined image, where there is one
+  std::shared_ptr<const Weights> second;  ///< unfold: those of the second set's image, which the first is joined with
+  numerics::LineUnmixing lines;           ///< the faster way to the combined image, where there is one
   /// For each row z * y: 1 on the lattice, else 0. Empty where no other row came.
   std::vector<float> on_lattice;
   numerics::HybridKernels hybrid;  ///< grappa

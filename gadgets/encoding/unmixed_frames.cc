@@ -174,6 +174,7 @@ void UnmixedFrames::give(Acquired&& acquired, const ParallelWeights::Found& foun
   notes["weights"] = found.reused ? "reused" : "made";
   if (options_.weights.method == WeightsOptions::Method::grappa)
     notes[options_.name + "_residual"] = fmt::format("{:.3g}", weights.residual);
+  if (options_.weights.method == WeightsOptions::Method::unfold) notes["coil_map_sets"] = weights.second ? "2" : "1";
   if (weights.g) notes["gfactor_mean"] = fmt::format("{:.3f}", weights.mean_g);
   const auto frame = with_notes(*acquired.facts.frame, notes);
   if (options_.weights.coil_images)

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/layout/sample_layout.h"
+#include "gadgets/numerics/inverse/operators/map_products.h"
 #include "gadgets/numerics/mri/coils/coil_maps.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
 
@@ -98,16 +99,30 @@ Array<cfloat> image_on_cuda(Context& context, const Weights& weights, Array<cflo
   return image;
 }
 
-}  // namespace
-
-Array<cfloat> unmixed_image(Context& context, const Weights& weights, AcquiredRows rows) {
+/// The image of one set of maps.
+Array<cfloat> image_of_set(Context& context, const Weights& weights, const AcquiredRows& rows) {
   const Shape& n = weights.geometry.image;
-  if (context.cuda() && !weights.lines.made()) return image_on_cuda(context, weights, std::move(rows.kspace));
+  if (context.cuda() && !weights.lines.made()) return image_on_cuda(context, weights, rows.kspace);
   Array<cfloat> half = half_of(context, weights, rows);
   if (!weights.lines.made()) return image_on_cpu(context, weights, std::move(half));
   Array<cfloat> image = context.allocate<cfloat>({1, n[0], n[1], n[2]});
   numerics::unmix_lines(context, weights.lines, weights.hybrid, weights.rows, half.view(), image.view());
   return image;
+}
+
+}  // namespace
+
+Array<cfloat> unmixed_image(Context& context, const Weights& weights, AcquiredRows rows) {
+  if (!weights.second) return image_of_set(context, weights, rows);
+  if (!context.cuda() || weights.lines.made()) rows = {{}, half_of(context, weights, rows)};
+  const Shape& n = weights.geometry.image;
+  Array<cfloat> images = context.allocate<cfloat>({2, n[0], n[1], n[2]});
+  Array<cfloat> joined = context.allocate<cfloat>({1, n[0], n[1], n[2]});
+  context.copy<cfloat>(image_of_set(context, weights, rows).cview(), images.view().part(0, joined.shape()));
+  context.copy<cfloat>(image_of_set(context, *weights.second, rows).cview(),
+                       images.view().part(joined.size(), joined.shape()));
+  numerics::join_sets(context, images.cview(), joined.view());
+  return joined;
 }
 
 Array<cfloat> filled_images(Context& context, const Weights& weights, const AcquiredRows& rows) {

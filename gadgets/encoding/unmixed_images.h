@@ -15,6 +15,7 @@ struct AcquiredRows {
 inline bool reads_acquired_rows_only(const Weights& weights) { return weights.lines.made(); }
 
 /// Makes the frame's image [1, z, y, x]: (1 / N) times the unmixed transform, N being the points of the encoded matrix.
+/// Images of two sets of maps are joined (numerics::join_sets()).
 /// Rows off the lattice are cleared. On CUDA there must be `kspace`.
 Array<cfloat> unmixed_image(numerics::Context& context, const Weights& weights, AcquiredRows rows);
 

@@ -41,10 +41,9 @@ Parameters<CoilMapsFromData::Options> CoilMapsFromData::parameters() {
               "noise")
       .number("crop", &Options::crop, 0, 1,
               "espirit only; voxels whose data the maps explain to less than this part have no sensitivity")
-      .integer(
-          "sets", &Options::sets, 1, 2,
-          "espirit only; 2: where the object is larger than the field of view, two places lie in one voxel and have "
-          "sensitivities of their own; pcg solves for both and joins them")
+      .choice("sets", &Options::sets, {"auto", "1", "2"},
+              "espirit only; 2: two places of an object larger than the field of view lie in one voxel; pcg and "
+              "regularised solve for both and join them. auto: 2 for slices whose calibration data show it, else 1")
       .flag("keep", &Options::keep,
             "true: the maps of a slice's first frame serve all its later ones; false: each frame makes its own. Frames "
             "of the same reference lines share their maps in any case")
@@ -55,7 +54,7 @@ Parameters<CoilMapsFromData::Options> CoilMapsFromData::parameters() {
 
 CoilMapsFromData::CoilMapsFromData(Options options) : options_(std::move(options)) {
   if (options_.kernel == 1) throw std::invalid_argument("kernel: expected 0 or 2 to 16");
-  if (options_.sets > 1 && options_.method != "espirit")
+  if (options_.sets == "2" && options_.method != "espirit")
     throw std::invalid_argument("sets: only method espirit finds more than one set of maps");
   if (!options_.file.empty() && options_.method != "given")
     throw std::invalid_argument("file names coil maps, but method is not 'given'");
@@ -92,48 +91,57 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
   FrameKey key;  // a key without contrast, phase, set and repetition, on which sensitivities do not depend
   key.encoding = equations.frame->key.encoding;
   key.slice = equations.frame->key.slice;
-  const numerics::Shape wanted{options_.sets * shape[0], shape[1], shape[2], shape[3]},
-      image{shape[1], shape[2], shape[3]};
-  Array<cfloat> joined = scan_->compute.zeros<cfloat>({options_.sets, shape[1], shape[2], shape[3]});
+  const numerics::Shape image{shape[1], shape[2], shape[3]};
   if (options_.method == "given") {
     equations.maps = given_maps(equations);
   } else if (equations.calibration && equations.padded.rank() == 3) {
     const Calibration& block = *equations.calibration;
-    if (of_blocks_.find(block.id, wanted) == nullptr && !(numerics::norm(scan_->compute, block.data.view()) > 0))
+    if (kept_of_block(block.id, shape) == nullptr && !(numerics::norm(scan_->compute, block.data.view()) > 0))
       return give_zero(std::move(equations), emit);
     equations.maps = maps_of_block(equations);
   } else {
-    Array<cfloat>& kept = kept_[key];
-    if (!options_.keep || !kept || !(kept.shape() == wanted)) {
+    Kept& kept = kept_[key];
+    if (!options_.keep || !(kept.of == shape)) {
       if (!(scan_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
         return give_zero(std::move(equations), emit);
       }
-      kept = maps_of(middle_of_kspace(scan_->compute, equations.right, options_.calibration), image,
-                     /*of_lines=*/false);
+      kept.maps = maps_of(middle_of_kspace(scan_->compute, equations.right, options_.calibration), image,
+                          /*of_lines=*/false);
+      kept.of = shape;
     }
-    equations.maps = kept;
+    equations.maps = kept.maps;
   }
-  equations.sets = options_.sets;
-  if (options_.sets == 1)
+  equations.sets = equations.maps.shape()[0] / shape[0];
+  if (options_.method == "espirit")
+    equations.frame = with_notes(*equations.frame, {{"coil_map_sets", std::to_string(equations.sets)}});
+  Array<cfloat> joined = scan_->compute.zeros<cfloat>({equations.sets, shape[1], shape[2], shape[3]});
+  if (equations.sets == 1)
     numerics::combine(scan_->compute, equations.maps.view(), equations.right.view(), joined.view(),
                       /*divide=*/false);
   else
     numerics::gather_from_coils(scan_->compute, equations.maps.view(), equations.right.view(), joined.view(),
-                                options_.sets);
+                                equations.sets);
   equations.right = std::move(joined);
   emit(std::move(equations));
+}
+
+/// The maps of one set or two that were made of this block for images of right-hand sides [coil, z, y, x], or null.
+const Array<cfloat>* CoilMapsFromData::kept_of_block(std::uint64_t block, const numerics::Shape& right) {
+  for (std::int64_t sets = 1; sets <= most_sets(); ++sets)
+    if (const auto* kept = of_blocks_.find(block, {sets * right[0], right[1], right[2], right[3]})) return kept;
+  return nullptr;
 }
 
 /// Makes maps from the reference lines that came with the equations.
 Array<cfloat> CoilMapsFromData::maps_of_block(const NormalEquations& equations) {
   const Calibration& block = *equations.calibration;
   const auto& n = equations.right.shape();
-  const numerics::Shape image{n[1], n[2], n[3]}, wanted{options_.sets * n[0], n[1], n[2], n[3]};
-  if (const auto* kept = of_blocks_.find(block.id, wanted)) return *kept;
+  const numerics::Shape image{n[1], n[2], n[3]};
   const int slice = block.key.slice;
   if (block.data.shape()[0] != n[0])
     throw ClientError(fmt::format("coil_maps: slice {} has reference lines of {} coils and image lines of {}", slice,
                                   block.data.shape()[0], n[0]));
+  if (const auto* kept = kept_of_block(block.id, n)) return *kept;
   const auto have = extents_of_middle(block, equations.padded, image, options_.calibration);
   constexpr std::int64_t kLeastForAdaptive = 4;
   const std::int64_t kernel = options_.method == "espirit" ? kernel_of(image) : kLeastForAdaptive;
@@ -150,7 +158,7 @@ Array<cfloat> CoilMapsFromData::maps_of_block(const NormalEquations& equations) 
         slice, std::max<std::int64_t>(have[2], 0), std::max<std::int64_t>(have[1], 0),
         std::max<std::int64_t>(have[0], 0), options_.method, need[2], need[1], need[0],
         options_.method == "espirit" ? ", or choose a smaller kernel or method adaptive" : ""));
-  of_blocks_.make_room(static_cast<std::uint64_t>(wanted.size()) * sizeof(cfloat));
+  of_blocks_.make_room(static_cast<std::uint64_t>(most_sets() * n.size()) * sizeof(cfloat));
   const auto make = [&] {
     return maps_of(middle_of_block(scan_->compute, block, equations.padded, image, options_.calibration), image,
                    /*of_lines=*/true);
@@ -184,24 +192,21 @@ Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Sh
     throw ClientError(
         fmt::format("coil_maps: method {} is for up to {} channels, not {}; put coil_compression before it",
                     options_.method, most, coils));
-  const numerics::Shape of_maps{options_.sets * coils, image[0], image[1], image[2]};
   if (options_.method == "espirit") {
     numerics::EspiritOptions espirit;
     espirit.calibration = options_.calibration;
     espirit.kernel = kernel_of(image);
     espirit.threshold = options_.singular;
     espirit.crop = options_.crop;
-    espirit.sets = options_.sets;
+    espirit.sets = options_.sets == "auto" ? numerics::kSetsAsNeeded : most_sets();
     try {
-      if (of_lines) return cached_espirit_maps(compute, kspace, espirit, of_maps);
-      Array<cfloat> maps = compute.allocate<cfloat>(of_maps);
-      numerics::espirit_maps(compute, kspace.view(), espirit, maps.view());
-      return maps;
+      return of_lines ? cached_espirit_maps(compute, kspace, espirit, image)
+                      : numerics::espirit_maps(compute, kspace.view(), espirit, image);
     } catch (const std::invalid_argument& error) {  // the image is too small for the kernels
       throw ClientError(fmt::format("coil_maps: {}", error.what()));
     }
   }
-  Array<cfloat> maps = compute.allocate<cfloat>(of_maps);
+  Array<cfloat> maps = compute.allocate<cfloat>({coils, image[0], image[1], image[2]});
   adaptive_maps_of_middle(compute, kspace, static_cast<int>(options_.block), static_cast<float>(options_.threshold),
                           maps);
   return maps;

@@ -70,9 +70,12 @@ void PcgSolver::start(const protocol::Header& header, Scan& scan) {
 void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
   if (equations.sets > 1) {
     if (options_.prior == "smoothness" || options_.prior == "anatomical")
-      throw ClientError("pcg: with several sets of coil maps, the prior is tikhonov or none");
+      throw ClientError(
+          "pcg: with several sets of coil maps, the prior is tikhonov or none; choose one, or coil_maps: {sets: 1}");
     if (options_.preconditioner == "circulant")
-      throw ClientError("pcg: with several sets of coil maps, the preconditioner is jacobi or none");
+      throw ClientError(
+          "pcg: with several sets of coil maps, the preconditioner is jacobi or none; choose one, or coil_maps: "
+          "{sets: 1}");
   }
   if (options_.noise_level > 0 && equations.right.shape()[0] > equations.sets)
     throw ClientError("pcg: noise_level needs the equations of one image, not of each coil; put coil_maps before pcg");

@@ -116,7 +116,8 @@ void CgSenseOfEquations::hold(std::shared_ptr<const numerics::NormalOperator> ma
 void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
   numerics::Context& compute = scan_->compute;
   if (equations.sets != 1)
-    throw ClientError("cg_sense_realtime: it solves for one image, but coil_maps gives two sets of maps; use pcg");
+    throw ClientError(
+        "cg_sense_realtime: it solves for one image, but coil_maps gives two sets of maps; use pcg, or its sets: 1");
   Series& series = series_of(equations);
   ++series.frames;
   const auto& n = equations.right.shape();

@@ -10,10 +10,11 @@ namespace echotrain {
 namespace {
 
 EspiritMapRequest::Digest digest_of(const HostArray<cfloat>& kspace, const numerics::EspiritOptions& options,
-                                    const numerics::Shape& maps) {
-  const std::string text = fmt::format(
-      "ESPIRiT v1 kspace={} maps={} calibration={} kernel={} threshold={:a} crop={:a} sets={}\n", kspace.shape().text(),
-      maps.text(), options.calibration, options.kernel, options.threshold, options.crop, options.sets);
+                                    const numerics::Shape& image) {
+  const std::string text =
+      fmt::format("ESPIRiT v1 kspace={} image={} calibration={} kernel={} threshold={:a} crop={:a} sets={}\n",
+                  kspace.shape().text(), image.text(), options.calibration, options.kernel, options.threshold,
+                  options.crop, options.sets);
   EspiritMapRequest::Digest digest{};
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sha(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   if (!sha || EVP_DigestInit_ex(sha.get(), EVP_sha256(), nullptr) != 1 ||
@@ -30,19 +31,17 @@ std::shared_ptr<const EspiritMapRequest::Made> EspiritMapRequest::make(numerics:
   const auto lines = kspace.lock();
   if (!lines) throw std::logic_error("coil maps are asked for without their k-space");
   const Array<cfloat> there = context.upload<cfloat>(lines->view());
-  Made made{context.allocate<cfloat>(maps)};
-  numerics::espirit_maps(context, there.view(), options, made.maps.view());
-  return std::make_shared<const Made>(std::move(made));
+  return std::make_shared<const Made>(Made{numerics::espirit_maps(context, there.view(), options, image)});
 }
 
 Array<cfloat> cached_espirit_maps(numerics::Context& context, const Array<cfloat>& kspace,
-                                  const numerics::EspiritOptions& options, const numerics::Shape& maps) {
+                                  const numerics::EspiritOptions& options, const numerics::Shape& image) {
   const auto lines = std::make_shared<const HostArray<cfloat>>(context.download<cfloat>(kspace.view()));
-  const EspiritMapRequest request{digest_of(*lines, options, maps), options, maps, lines};
+  const EspiritMapRequest request{digest_of(*lines, options, image), options, image, lines};
   const std::shared_ptr<const EspiritMapRequest::Made> made =
       context.resources().get<EspiritMapCache>().get(context, request).object;
   // The holder of the maps holds the cache's object, which is dropped only when nobody uses it.
-  return {std::shared_ptr<void>(made, made->maps.memory().get()), maps};
+  return {std::shared_ptr<void>(made, made->maps.memory().get()), made->maps.shape()};
 }
 
 }  // namespace echotrain

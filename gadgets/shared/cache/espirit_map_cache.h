@@ -24,7 +24,7 @@ struct EspiritMapRequest {
   /// has itself.
   Digest digest{};
   numerics::EspiritOptions options;
-  numerics::Shape maps;
+  numerics::Shape image;                          ///< [z, y, x]
   std::weak_ptr<const HostArray<cfloat>> kspace;  ///< exists while maps are made
 
   bool same(const EspiritMapRequest& other) const { return digest == other.digest; }
@@ -41,9 +41,9 @@ class EspiritMapCache : public DeviceCache<EspiritMapRequest> {
       : DeviceCache(std::min(kMostBytes, resources.options().operator_cache_bytes), resources.memory()) {}
 };
 
-/// Returns numerics::espirit_maps() of `kspace`, [coil, z, y, x], as maps of this shape: kept ones of the same k-space
+/// Returns numerics::espirit_maps() of `kspace`, [coil, z, y, x], for an image [z, y, x]: kept ones of the same k-space
 /// and options, with the same bits, or new ones, which are kept. Waits for the device. Throws as espirit_maps() does.
 Array<cfloat> cached_espirit_maps(numerics::Context& context, const Array<cfloat>& kspace,
-                                  const numerics::EspiritOptions& options, const numerics::Shape& maps);
+                                  const numerics::EspiritOptions& options, const numerics::Shape& image);
 
 }  // namespace echotrain

@@ -351,6 +351,69 @@ TEST_P(EncodingTest, TwoSetsOfMapsComeFromReferenceLines) {
   EXPECT_LT(two, 0.5 * one);
 }
 
+/// Every second line and reference lines, by a chain of the gadgets that maps come in two sets for.
+std::string sets_by(const std::string& gadget, const std::string& sets) {
+  const std::string maps = "coil_maps: {method: espirit, sets: " + sets + "}";
+  return yaml("  - cartesian_kspace\n" +
+              (gadget == "sense" ? "  - sense: {lambda: 1e-4, sets: " + sets + "}\n"
+               : gadget == "pcg"
+                   ? "  - encoding\n  - " + maps + "\n  - pcg: {prior: tikhonov, lambda: 1e-4, iterations: 60}\n"
+                   : "  - encoding\n  - " + maps + "\n  - " + gadget + "\n") +
+              "  - image\n");
+}
+
+// Each slice has the maps that its reference lines ask for: one that folds and one that does not, in the same scan.
+TEST_P(EncodingTest, SlicesHaveAsManySetsOfMapsAsTheyNeed) {
+  const CoilScene folds = smooth_scene(48, 34, 64), fits = smooth_scene(48, 34, 34);
+  const auto scan = [&] {
+    std::vector<Acquisition> out = with_references(folds, 5, 28);
+    for (Acquisition a : with_references(fits, 5, 28)) {
+      a.head.idx.slice = 1;
+      out.push_back(std::move(a));
+    }
+    return out;
+  }();
+  const auto images = [&](const std::string& gadget, const std::string& sets) {
+    const auto out = run(sets_by(gadget, sets), header_of_references(folds, "separate"), scan, here());
+    EXPECT_EQ(out.images.size(), 2u) << gadget;
+    return out.images;
+  };
+  const std::string wavelet = "regularised: {lambda: 1e-4, iterations: 200, tolerance: 1e-5}";
+  for (const std::string& gadget : {std::string("sense"), std::string("pcg"), wavelet}) {
+    SCOPED_TRACE(gadget);
+    const auto one = images(gadget, "1"), two = images(gadget, "2"), chosen = images(gadget, "auto");
+    const auto error = [&](const protocol::Image& image, const CoilScene& scene) {
+      return nrmse(pixels<float>(image), root_sum_of_squares(scene));
+    };
+    EXPECT_EQ(pixels<float>(chosen.at(0)), pixels<float>(two.at(0)));
+    EXPECT_EQ(pixels<float>(chosen.at(1)), pixels<float>(one.at(1)));
+    EXPECT_THAT(chosen.at(0).attributes, ::testing::ContainsRegex("coil_map_sets</name>[^<]*<value>2<"));
+    EXPECT_THAT(chosen.at(1).attributes, ::testing::ContainsRegex("coil_map_sets</name>[^<]*<value>1<"));
+    // Maps from 24 lines of 34 leave 4 % (TwoSetsOfMapsComeFromReferenceLines).
+    EXPECT_LT(error(two.at(0), folds), 0.05);
+    EXPECT_LT(error(two.at(0), folds), 0.5 * error(one.at(0), folds));
+    EXPECT_LT(error(one.at(1), fits), 0.05);
+  }
+}
+
+// Priors in time are about the frames of both sets: of equal frames, temporal_variation and low_rank change nothing.
+TEST_P(EncodingTest, SeriesOfTwoSetsOfMapsAreSolvedTogether) {
+  const CoilScene scene = smooth_scene(48, 34, 64);
+  auto scan = with_references(scene, 5, 28);
+  for (Acquisition& a : scene.scan([](int y, int) { return y % 2 == 1; }, 0, 1)) scan.push_back(std::move(a));
+  for (const std::string prior : {"temporal_variation", "low_rank", "[wavelet, total_variation, temporal_variation]"}) {
+    const auto out = run(sets_by("regularised: {prior: " + prior +
+                                     ", lambda: 1e-4, series: repetition, frames: 2, iterations: 200, tolerance: 1e-5}",
+                                 "auto"),
+                         header_of_references(scene, "separate"), scan, here());
+    ASSERT_EQ(out.images.size(), 2u) << prior;
+    for (const auto& image : out.images) {
+      EXPECT_EQ(image.head.channels, 1);
+      EXPECT_LT(nrmse(pixels<float>(image), root_sum_of_squares(scene)), 0.05) << prior;
+    }
+  }
+}
+
 // Frames of the same reference lines, and only they, share maps; the reference lines count, not the frame's own data.
 TEST_P(EncodingTest, FramesShareTheMapsOfTheirReferenceLines) {
   CoilScene scene = smooth_scene(32, 24, 24);

@@ -41,6 +41,26 @@ TEST_P(SenseTest, ImagesAreThoseOfAllLines) {
   }
 }
 
+// More coils than ESPIRiT takes are compressed to 32 for it (24 of volumes): the images are as good as those of few
+// coils, and adaptive maps, which are worse, are not taken instead.
+TEST_P(SenseTest, ManyCoilsAreCompressedForTheirMaps) {
+  for (const auto& [n, left, most] :
+       {std::tuple{std::array{40, 40, 1}, Leaving{.ry = 2, .band = 24, .separate = true}, 0.016},
+        std::tuple{std::array{16, 16, 16}, Leaving{.ry = 2, .rz = 2, .band = 12, .separate = true}, 0.04}}) {
+    const ParallelScene scene(n, 40);
+    const auto image = [&](const std::string& before) {
+      const auto out = run(yaml(before + "  - cartesian_kspace\n  - sense: {lambda: 1e-4}\n  - image\n"),
+                           scene.header_of(left), scene.scan(left), here());
+      EXPECT_EQ(out.images.size(), 1u);
+      return pixels<float>(out.images.at(0));
+    };
+    const auto all = image("");
+    EXPECT_LT(nrmse(all, scene.root_sum_of_squares()), most);
+    // The signal of 40 coils lies in 8 dimensions, which compression of all lines keeps as well.
+    EXPECT_LT(nrmse(all, image("  - coil_compression: {channels: 20}\n")), 1e-3);
+  }
+}
+
 // Lines that are transformed along x as they come make the images of those that are collected first.
 TEST_P(SenseTest, LinesAsTheyComeMakeTheSameImages) {
   for (const Leaving& left : {Leaving{.ry = 3, .y0 = 2, .band = 24}, Leaving{.ry = 4, .band = 24, .separate = true}}) {
@@ -77,6 +97,16 @@ TEST_P(SenseTest, TakesTheLinesOfTheLattice) {
   };
   EXPECT_EQ(image(true, false), image(false, false));
   EXPECT_EQ(image(true, true), image(false, false));
+}
+
+TEST_P(SenseTest, RefusesTwoSetsOfAdaptiveMaps) {
+  EXPECT_THROW(Sense([] {
+                 Sense::Options options;
+                 options.sets = "2";
+                 options.maps = "adaptive";
+                 return options;
+               }()),
+               std::invalid_argument);
 }
 
 TEST_P(SenseTest, SaysWhyItCannotUnfold) {
