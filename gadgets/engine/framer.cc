@@ -110,6 +110,7 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
                         encodings_[encoding].trajectory == protocol::Trajectory::epi;
   if (const auto lines = ReceivePrescan::of(*scan_).lines; lines && kind == ReadoutKind::other) {
     std::erase_if(run, [&](const Acquisition& each) {
+      scan_->compute.check_stop();
       return encoding < encodings_.size() && lines->take(each, encodings_[encoding]);
     });
     if (run.empty()) return;

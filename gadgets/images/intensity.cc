@@ -59,8 +59,8 @@ void Intensity::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const Slice slice(from.key.encoding, from.key.slice, from.key.series);
   const numerics::Shape& n = images.data.shape();
   auto known = fields_.find(slice);
-  if (known != fields_.end() && known->second.values &&
-      (!(known->second.values.shape() == numerics::Shape{n[1], n[2], n[3]}) ||
+  if (known != fields_.end() &&
+      ((known->second.values && !(known->second.values.shape() == numerics::Shape{n[1], n[2], n[3]})) ||
        !differences_of_place(from.reference, known->second.head).empty())) {
     fields_.erase(known);
     known = fields_.end();

@@ -19,7 +19,7 @@ namespace echotrain {
 /// Divides images by their receive field, whose mean is 1 where there is signal: near the coils they get darker, far
 /// from them brighter, and so does noise. Belongs behind the combination of the coils (root sum of squares, or maps of
 /// unit power). A slice's first image fixes its field, for all contrasts, phases, repetitions and sets; a slice that
-/// moves gets a new one. The first image waits for the device, later ones do not.
+/// moves gets a new one. The first image with signal waits for the device, later ones do not.
 ///
 /// prescan: the field is that of readouts of flag 29 by the array and by the body coil (gadgets/shared/prescan), of
 /// this scan or of the one that its header names, of the same client and device; coils are matched by their labels, and

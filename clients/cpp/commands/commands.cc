@@ -1,5 +1,7 @@
 #include "clients/cpp/commands/commands.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -17,9 +19,10 @@ void add_commands(config::Command& program, const CommandContext& tools) {
 void refuse_left_out(std::string_view command) {
   std::string source(command);
   std::replace(source.begin(), source.end(), '-', '_');
-#define ECHOTRAIN_REFUSE(name) \
-  if (source == #name)         \
-    throw UsageError("this build has no command " #name "; ./run build makes one that has all (the demo's has few)");
+#define ECHOTRAIN_REFUSE(name)    \
+  if (source == #name)            \
+    throw UsageError(fmt::format( \
+        "this build has no command {}; ./run build makes one that has all (the demo's has few)", command));
   ECHOTRAIN_COMMANDS_LEFT_OUT(ECHOTRAIN_REFUSE)
 #undef ECHOTRAIN_REFUSE
 }

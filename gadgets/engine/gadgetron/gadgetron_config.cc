@@ -17,6 +17,7 @@ using protocol::plain_name;
 using protocol::text_of;
 using Gadget = GadgetronConfig::Gadget;
 
+constexpr std::size_t kMostReferred = 256;  // bytes of a value
 constexpr protocol::Limits kLimits{.xml_depth = 24, .xml_items = 1 << 14};
 
 Error refused(const std::string& why) { return {"bad-config", "the XML configuration is not read: " + why}; }
@@ -59,7 +60,8 @@ class Reader {
         const auto other = at == std::string::npos ? by_name_.end() : by_name_.find(value.substr(at + 1));
         if (other == by_name_.end()) continue;
         const auto found = other->second.find(value.substr(0, at));
-        if (found != other->second.end()) value = found->second;
+        // All that is taken over is a number or a word.
+        if (found != other->second.end() && found->second.size() <= kMostReferred) value = found->second;
       }
   }
 
@@ -105,7 +107,8 @@ protocol::Result<GadgetronConfig> read_gadgetron(std::string_view xml) {
     return refused(fmt::format("it has {} bytes, more than {}", xml.size(), kMostGadgetronBytes));
   if (const auto problem = protocol::xml_problem(xml, kLimits)) return refused(*problem);
   pugi::xml_document document;
-  const pugi::xml_parse_result parsed = document.load_buffer(xml.data(), xml.size());
+  const pugi::xml_parse_result parsed =
+      document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!parsed) return refused(fmt::format("{} (byte {})", parsed.description(), parsed.offset));
   const pugi::xml_node root = document.document_element();
   if (!holds_streams(plain_name(root)))

@@ -51,6 +51,7 @@ double BoxMapping::outside() const {
   for (int corner = 0; corner < 8; ++corner) {
     const auto end = [&](int bit, std::size_t a) { return (corner >> bit & 1) * static_cast<double>(image_[a] - 1); };
     const double z = map(end(0, 0), end(1, 1), end(2, 2))[0];
+    if (!std::isfinite(z)) return std::numeric_limits<double>::infinity();
     most = std::max({most, -z, z - static_cast<double>(box_[0] - 1)});
   }
   return most;

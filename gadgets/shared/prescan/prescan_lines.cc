@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "gadgets/shared/place.h"
 #include "protocol/data/layout.h"
 
 namespace echotrain {
@@ -59,6 +60,8 @@ bool PrescanLines::take(const protocol::Acquisition& readout, const protocol::En
     volume.n = n;
     volume.kspace.resize(static_cast<std::size_t>(volume.coils * numerics::volume(n)));
     volume.lines.resize(static_cast<std::size_t>(n[0] * n[1]));
+  } else if (!differences_of_place(volume.head, head).empty()) {
+    return true;
   }
   ++volume.lines[static_cast<std::size_t>(z * n[1] + y)];
   const std::int64_t samples = head.number_of_samples, shift = n[2] / 2 - head.center_sample;

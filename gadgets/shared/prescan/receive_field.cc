@@ -1,9 +1,11 @@
 #include "gadgets/shared/prescan/receive_field.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 #include "gadgets/numerics/mri/coils/coil.h"
 #include "gadgets/numerics/mri/intensity/receive_ratio.h"
@@ -47,7 +49,7 @@ struct Taps {
   int count = 4;
 
   Taps(double place, std::int64_t n) : at{}, weight{1, 0, 0, 0} {
-    const double u = std::clamp(place, 0.0, static_cast<double>(n - 1));
+    const double u = place > 0 ? std::min(place, static_cast<double>(n - 1)) : 0.0;  // 0 for what is no number
     const auto first = static_cast<std::int64_t>(u);
     const double t = u - static_cast<double>(first);
     for (std::int64_t k = 0; k < 4; ++k)

@@ -176,6 +176,11 @@ TEST(Gadgetron, AReferenceIsTheOtherGadgetsValue) {
               HasSubstr("coil_compression: {channels: 12}"));
   EXPECT_THAT(made_of("CoilReductionGadget:coils_out=n@nobody SimpleReconGadget").yaml,
               AllOf(HasSubstr("channels: 16"), HasSubstr("#   CoilReductionGadget: coils_out=n@nobody\n")));
+  // Many references to one long value would take memory without bounds.
+  EXPECT_THAT(
+      made_of("CoilReductionGadget:a=n@AutoScaleGadget SimpleReconGadget AutoScaleGadget:n=" + std::string(257, 'b'))
+          .yaml,
+      HasSubstr("a=n@AutoScaleGadget\n"));
 }
 
 TEST(Gadgetron, AllStreamsAreRead) {
@@ -259,6 +264,10 @@ TEST(Gadgetron, XmlHasBounds) {
   EXPECT_THAT(error_of("<configuration>" + many + "</configuration>"), HasSubstr("more than 16384 tags"));
   EXPECT_THAT(error_of("<configuration>" + std::string(256 << 10, ' ') + "</configuration>"),
               HasSubstr("bytes, more than 262144"));
+  // In UTF-16 these tags are nested too deep, and hidden from the check of bytes by the one that looks like a quote.
+  std::string wide;
+  for (const char c : "<configuration>" + deep) wide += {c, '\0'};
+  EXPECT_THAT(error_of(wide.insert(2, "\x00\x22", 2)), HasSubstr("not read"));
   // Every beginning of a configuration is answered.
   const std::string whole = xml_of(std::string(kPreparing) + "SimpleReconGadget" + kFinishing, true);
   for (std::size_t size = 0; size < whole.size(); size += 7) EXPECT_NE(error_of(whole.substr(0, size)), "no error");

@@ -9,9 +9,8 @@ namespace echotrain::numerics {
 
 /// The expected true logarithm of a voxel, given the one that was seen, where the field's logarithm has a Gaussian
 /// distribution of `width` (full width at half maximum): Sled, Zijdenbos & Evans (IEEE TMI 17(1), 1998), equations 10
-/// to
-/// 13. The histogram has `bins` bins from the least to the largest value, each value shared by its two neighbours, and
-/// is deconvolved by a Wiener filter with the term `noise`.
+/// to 13. The histogram has `bins` bins from the least to the largest value, each value shared by its two neighbours,
+/// and is deconvolved by a Wiener filter with the term `noise`.
 class HistogramSharpening {
  public:
   HistogramSharpening(int bins, double width, double noise);
