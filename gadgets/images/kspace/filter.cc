@@ -55,10 +55,10 @@ KSpaceChange Filter::change(const numerics::Shape& n, const std::array<std::opti
   std::array<std::vector<float>, 3> factors;
   for (std::size_t a = 0; a < 3; ++a)
     if (reach[a]) factors[a] = window_of(options_, a, n[a + 1], *reach[a]);
-  return {[this, factors](numerics::DeviceView<cfloat> kspace) {
-            numerics::multiply_axes(scan_->compute, kspace, factors);
-          },
-          {{"filter", options_.shape}}};
+  return [this, factors](numerics::DeviceView<cfloat> kspace) -> std::map<std::string, std::string> {
+    numerics::multiply_axes(scan_->compute, kspace, factors);
+    return {{"filter", options_.shape}};
+  };
 }
 
 void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
@@ -74,9 +74,7 @@ void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
     const std::int64_t center = n[a + 1] / 2;
     reach[a] = static_cast<double>(std::max(center - first[a], last[a] - 1 - center));
   }
-  const KSpaceChange made = change(n, reach);
-  made.apply(kspace.data.view());
-  kspace.frame = with_notes(*kspace.frame, made.notes);
+  kspace.frame = with_notes(*kspace.frame, change(n, reach)(kspace.data.view()));
   emit(std::move(kspace));
 }
 

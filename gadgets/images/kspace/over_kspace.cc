@@ -10,8 +10,7 @@ CoilImages changed(numerics::Context& compute, const CoilImages& images, const K
   Array<cfloat> kspace = compute.allocate<cfloat>(n);
   numerics::centered_fft(compute, images.data.view(), kspace.view(), whole, 3, numerics::Direction::forward,
                          1.0f / static_cast<float>(whole.size()));
-  change.apply(kspace.view());
-  CoilImages out{with_notes(*images.frame, change.notes), compute.allocate<cfloat>(n)};
+  CoilImages out{with_notes(*images.frame, change(kspace.view())), compute.allocate<cfloat>(n)};
   numerics::centered_fft(compute, kspace.view(), out.data.view(), whole, 3, numerics::Direction::inverse, 1);
   return out;
 }

@@ -13,11 +13,8 @@
 
 namespace echotrain {
 
-/// A change of k-space [coil, z, y, x] in place, and its notes for the image's meta attributes.
-struct KSpaceChange {
-  std::function<void(numerics::DeviceView<cfloat>)> apply;
-  std::map<std::string, std::string> notes;
-};
+/// A change of k-space [coil, z, y, x] in place; it returns its notes for the image's meta attributes.
+using KSpaceChange = std::function<std::map<std::string, std::string>(numerics::DeviceView<cfloat>)>;
 /// Transforms images to k-space, changes that, and transforms it back.
 CoilImages changed(numerics::Context& compute, const CoilImages& images, const KSpaceChange& change);
 
