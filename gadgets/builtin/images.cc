@@ -8,6 +8,7 @@
 #include "gadgets/images/intensity.h"
 #include "gadgets/images/kspace/filter.h"
 #include "gadgets/images/kspace/partial_fourier_gadget.h"
+#include "gadgets/images/kspace/unring_gadget.h"
 #include "gadgets/images/orient.h"
 #include "gadgets/images/resize.h"
 #include "gadgets/images/scale.h"
@@ -21,6 +22,7 @@ void add_images(Registry& to) {
   to.add<PartialFourierOfImages>();
   to.add<Filter>();
   to.add<FilterOfImages>();
+  to.add<Unring>();
   to.add<StackSlices>();
   to.add<Average>();
   to.add<Resize>();

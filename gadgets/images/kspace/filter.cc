@@ -22,15 +22,15 @@ Filter::Options checked(Filter::Options options) {
   return options;
 }
 
-/// The window of axis a (z, y, x) of n points, whose outermost acquired sample is `reach` from the centre; empty if
-/// none is wanted.
-std::vector<float> window_of(const Filter::Options& options, std::size_t a, std::int64_t n, double reach) {
-  if (n == 1 || options.axes.find("zyx"[a]) == std::string::npos) return {};
-  const WindowKind kind = options.shape == "hann"    ? WindowKind::hann
-                          : options.shape == "tukey" ? WindowKind::tukey
-                                                     : WindowKind::gaussian;
-  return numerics::window(n, n / 2, options.width * std::max(reach, 1.0), kind,
-                          kind == WindowKind::tukey ? options.alpha : options.sigma);
+WindowKind kind_of(const Filter::Options& options) {
+  return options.shape == "hann"    ? WindowKind::hann
+         : options.shape == "tukey" ? WindowKind::tukey
+                                    : WindowKind::gaussian;
+}
+double parameter_of(const Filter::Options& options) { return options.shape == "tukey" ? options.alpha : options.sigma; }
+/// True if axis a (z, y, x) of n points is to have a window.
+bool wanted(const Filter::Options& options, std::size_t a, std::int64_t n) {
+  return n > 1 && options.axes.find("zyx"[a]) != std::string::npos;
 }
 
 }  // namespace
@@ -46,18 +46,30 @@ Parameters<Filter::Options> Filter::parameters() {
           "outermost sample acquired")
       .number("alpha", &Options::alpha, 0, 1, "tukey only; part of the width that the cosine takes")
       .number("sigma", &Options::sigma, 0.05, 2, "gaussian only; standard deviation as a part of the width")
-      .text("axes", &Options::axes, "the axes that the window is for, some of x, y and z");
+      .text("axes", &Options::axes, "the axes that the window is for, some of x, y and z")
+      .flag("elliptic", &Options::elliptic, "one window of the radius, instead of one along each axis");
 }
 
 Filter::Filter(Options options) : options_(checked(std::move(options))) {}
 
 KSpaceChange Filter::change(const numerics::Shape& n, const std::array<std::optional<double>, 3>& reach) const {
+  const WindowKind kind = kind_of(options_);
+  const double parameter = parameter_of(options_);
   std::array<std::vector<float>, 3> factors;
-  for (std::size_t a = 0; a < 3; ++a)
-    if (reach[a]) factors[a] = window_of(options_, a, n[a + 1], *reach[a]);
-  return [this, factors](numerics::DeviceView<cfloat> kspace) -> std::map<std::string, std::string> {
-    numerics::multiply_axes(scan_->compute, kspace, factors);
-    return {{"filter", options_.shape}};
+  std::array<double, 3> radii{};
+  for (std::size_t a = 0; a < 3; ++a) {
+    if (!reach[a] || !wanted(options_, a, n[a + 1])) continue;
+    radii[a] = std::max(*reach[a], 1.0);
+    if (!options_.elliptic)
+      factors[a] = numerics::window(n[a + 1], n[a + 1] / 2, options_.width * radii[a], kind, parameter);
+  }
+  return [this, kind, parameter, factors,
+          radii](numerics::DeviceView<cfloat> kspace) -> std::map<std::string, std::string> {
+    if (options_.elliptic)
+      numerics::multiply_radius(scan_->compute, kspace, radii, options_.width, kind, parameter);
+    else
+      numerics::multiply_axes(scan_->compute, kspace, factors);
+    return {{"filter", options_.shape + (options_.elliptic ? ", elliptic" : "")}};
   };
 }
 

@@ -11,10 +11,10 @@
 
 namespace echotrain {
 
-/// Multiplies k-space by a window along each axis, in place: less ringing and noise for wider edges. It is 1 at the
-/// centre, so that the image's mean stays. Widths count from the centre to the outermost acquired sample, or, where the
-/// lines are not known, to the end of the axis. Belongs after gadgets that fill in lines. Meta attribute filter: the
-/// window's shape.
+/// Multiplies k-space by a window along each axis, or (elliptic) by one of the radius, in place: less ringing and noise
+/// for wider edges. It is 1 at the centre, so that the image's mean stays. Widths count from the centre to the
+/// outermost acquired sample, or, where the lines are not known, to the end of the axis. Belongs after gadgets that
+/// fill in lines. Meta attribute filter: the window's shape, and ", elliptic".
 class Filter final : public Gadget<KSpace, KSpace> {
  public:
   struct Options {
@@ -23,6 +23,7 @@ class Filter final : public Gadget<KSpace, KSpace> {
     double alpha = 0.5;
     double sigma = 0.5;
     std::string axes = "xyz";
+    bool elliptic = false;
   };
   static constexpr std::string_view kName = "filter";
   static constexpr std::string_view kSummary = "Multiplies Cartesian k-space by a window, against ringing and noise.";

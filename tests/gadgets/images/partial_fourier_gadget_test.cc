@@ -139,6 +139,38 @@ TEST_P(PartialFourierGadgetTest, AutoCompletesWhereThePhaseAllows) {
   }
 }
 
+TEST_P(PartialFourierGadgetTest, EllipticFiltersAndUnringingSayWhatTheyDid) {
+  const RealScene scene(20, 24);
+  const auto out = [&](const std::string& gadgets, const std::vector<Acquisition>& scan) {
+    return run(yaml("  - cartesian_kspace\n" + gadgets +
+                    "  - coil_combine: {method: none}\n"
+                    "  - image: {component: complex}\n"),
+               scene.header_of(), scan, here());
+  };
+  const std::string fft = "  - fft\n", ellipse = "  - filter: {elliptic: true, shape: hann}\n", unring = "  - unring\n";
+  const auto round = out(fft + ellipse, scene.scan(0, 24)), before = out(ellipse + fft, scene.scan(0, 24));
+  EXPECT_THAT(round.images.at(0).attributes, HasSubstr("hann, elliptic"));
+  EXPECT_LT(nrmse(pixels<cfloat>(round.images.at(0)), pixels<cfloat>(before.images.at(0))), 1e-5);
+  const auto plain = out(fft, scene.scan(0, 24));
+  EXPECT_GT(nrmse(pixels<cfloat>(round.images.at(0)), pixels<cfloat>(plain.images.at(0))), 0.1);
+
+  const auto clean = out(fft + unring, scene.scan(0, 24));
+  EXPECT_EQ(clean.texts.size(), 0u);
+  EXPECT_THAT(clean.images.at(0).attributes, HasSubstr("20 shifts"));
+  EXPECT_GT(nrmse(pixels<cfloat>(clean.images.at(0)), pixels<cfloat>(plain.images.at(0))), 0.1);
+  const auto refuses = [&](const std::string& gadgets, const std::vector<Acquisition>& scan, const std::string& why) {
+    const auto kept = out(gadgets + unring, scan), as_it_was = out(gadgets, scan);
+    EXPECT_EQ(kept.warned(why), 1) << why;
+    EXPECT_THAT(kept.images.at(0).attributes, HasSubstr("none, because " + why));
+    EXPECT_EQ(pixels<cfloat>(kept.images.at(0)), pixels<cfloat>(as_it_was.images.at(0)));
+  };
+  refuses(fft + ellipse, scene.scan(0, 24), "it was filtered");
+  refuses("  - partial_fourier\n" + fft, scene.scan(8, 24), "it is one of partial Fourier");
+  refuses(fft, scene.scan(8, 24), "of its k-space one side is longer");
+  refuses(fft, scene.scan(5, 20), "its k-space ends before the matrix does");
+  refuses(fft + "  - resize: {matrix_x: 40, matrix_y: 48}\n", scene.scan(0, 24), "its k-space ends before");
+}
+
 TEST_P(PartialFourierGadgetTest, SaysWhatItLeavesAlone) {
   const RealScene scene(20, 24);
   auto gap = scene.scan(8, 24);

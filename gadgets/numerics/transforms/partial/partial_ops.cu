@@ -36,6 +36,32 @@ struct MultipliedAxes {
 };
 ECHOTRAIN_MAP(MultipliedAxes, 4)
 
+struct MultipliedRadius {
+  cfloat* data;
+  std::int64_t nz, ny, nx;
+  float per_reach[3];  // z, y, x; 0: an axis that does not count
+  float flat, end;     // 1 up to `flat`, then half a cosine down to 0 at `end`
+  float sigma;         // above 0: a Gaussian instead
+  ECHOTRAIN_EACH static float part(std::int64_t i, std::int64_t n, float per) {
+    const float r = per * static_cast<float>(i - n / 2);
+    return r * r;
+  }
+  ECHOTRAIN_EACH void operator()(std::int64_t item, std::int64_t z, std::int64_t y, std::int64_t x) const {
+    const float square = part(z, nz, per_reach[0]) + part(y, ny, per_reach[1]) + part(x, nx, per_reach[2]);
+    const float r = sqrtf(square);
+    float factor = 1;
+    if (sigma > 0)
+      factor = expf(-square / (2 * sigma * sigma));
+    else if (r > end)
+      factor = 0;
+    else if (r > flat)
+      factor = 0.5f + 0.5f * cosf(3.14159265f * (r - flat) / (end - flat));
+    cfloat* place = data + ((item * nz + z) * ny + y) * nx + x;
+    store(factor * load(place), place);
+  }
+};
+ECHOTRAIN_MAP(MultipliedRadius, 4)
+
 struct PlacedWeighted {
   const cfloat* from;
   AxisFactors factors;
@@ -90,6 +116,12 @@ namespace echotrain::numerics {
 void multiply_axes(Context& context, const AxisFactors& factors, std::int64_t batch, cfloat* data) {
   const Extents& n = factors.n;
   map(context, {batch, n[0], n[1], n[2]}, MultipliedAxes{factors, data});
+}
+
+void multiply_radius(Context& context, const Extents& n, const std::array<float, 3>& per_reach, float flat, float end,
+                     float sigma, std::int64_t batch, cfloat* data) {
+  map(context, {batch, n[0], n[1], n[2]},
+      MultipliedRadius{data, n[0], n[1], n[2], {per_reach[0], per_reach[1], per_reach[2]}, flat, end, sigma});
 }
 
 void place_weighted(Context& context, const cfloat* from, const AxisFactors& factors, std::int64_t batch, cfloat* to) {

@@ -1,6 +1,8 @@
 // The element-wise steps of windows and of partial Fourier; arguments were checked.
 #pragma once
 
+#include <array>
+
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/extents.h"
 
@@ -14,6 +16,10 @@ struct AxisFactors {
 
 /// data *= factors; [batch, n...], centred.
 void multiply_axes(Context& context, const AxisFactors& factors, std::int64_t batch, cfloat* data);
+/// data *= a window of the radius, the root of the sum over axes of (k per_reach)^2: 1 up to `flat`, half a cosine to 0
+/// at `end`; with sigma > 0 exp(-radius^2 / (2 sigma^2)); [batch, n...], centred.
+void multiply_radius(Context& context, const Extents& n, const std::array<float, 3>& per_reach, float flat, float end,
+                     float sigma, std::int64_t batch, cfloat* data);
 /// to = from times factors, in FFT order.
 void place_weighted(Context& context, const cfloat* from, const AxisFactors& factors, std::int64_t batch, cfloat* to);
 /// image = |image| u, with `real` Re(image conj(u)) u, where u = reference / |reference|; unchanged where reference is

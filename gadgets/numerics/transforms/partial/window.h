@@ -25,4 +25,10 @@ std::vector<float> window(std::int64_t n, std::int64_t center, double half_width
 /// Throws std::invalid_argument when lengths do not fit.
 void multiply_axes(Context& context, DeviceView<cfloat> kspace, const std::array<std::vector<float>, 3>& factors);
 
+/// kspace[c, z, y, x] *= window() of the radius r about the centre floor(n / 2), r^2 = sum over axes of (k / reach)^2,
+/// for a half width in units of the reach: an ellipse in 2D, an ellipsoid in 3D. reach: of z, y, x [points], above 0;
+/// an axis with 0 does not count. Asynchronous on CUDA. Throws std::invalid_argument as window() does.
+void multiply_radius(Context& context, DeviceView<cfloat> kspace, const std::array<double, 3>& reach, double half_width,
+                     WindowKind kind, double parameter = 0);
+
 }  // namespace echotrain::numerics

@@ -66,5 +66,32 @@ TYPED_TEST(MultiplyAxesTest, IsTheProductOfThree) {
   EXPECT_THROW(multiply_axes(this->context(), there.view().reshaped({12, 5, 6}), {}), std::invalid_argument);
 }
 
+TYPED_TEST(MultiplyAxesTest, OfTheRadiusIsItsFormula) {
+  const Shape n{2, 3, 16, 21};
+  const auto data = Random(2).normals(n.size());
+  for (const WindowKind kind : {WindowKind::hann, WindowKind::tukey, WindowKind::gaussian})
+    for (const double reach_z : {0.0, 1.5}) {
+      std::vector<cdouble> truth;
+      for (std::int64_t i = 0; i < n.size(); ++i) {
+        const auto at = [](std::int64_t k, double reach) { return reach > 0 ? static_cast<double>(k) / reach : 0.0; };
+        const double r = std::hypot(at(i / (16 * 21) % 3 - 1, reach_z), at(i / 21 % 16 - 8, 8), at(i % 21 - 10, 10));
+        constexpr double kWidth = 0.9, kParameter = 0.4;
+        double factor = r > kWidth ? 0 : 0.5 + 0.5 * std::cos(std::numbers::pi * r / kWidth);
+        if (kind == WindowKind::tukey && r <= kWidth)
+          factor =
+              r <= 0.6 * kWidth ? 1 : std::pow(std::cos(std::numbers::pi / 2 * (r - 0.6 * kWidth) / (0.4 * kWidth)), 2);
+        if (kind == WindowKind::gaussian) factor = std::exp(-0.5 * std::pow(r / (kParameter * kWidth), 2));
+        truth.push_back(factor * cdouble(data[static_cast<std::size_t>(i)]));
+      }
+      auto kspace = this->upload(data, n);
+      multiply_radius(this->context(), kspace.view(), {reach_z, 8, 10}, 0.9, kind, 0.4);
+      EXPECT_LT(testing::relative_error(this->download(kspace), truth, truth.size()), 1e-5);
+    }
+  auto kspace = this->upload(data, n);
+  EXPECT_THROW(multiply_radius(this->context(), kspace.view(), {-1, 8, 10}, 1, WindowKind::hann),
+               std::invalid_argument);
+  EXPECT_THROW(multiply_radius(this->context(), kspace.view(), {1, 8, 10}, 0, WindowKind::hann), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace echotrain::numerics
