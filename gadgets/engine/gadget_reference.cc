@@ -84,7 +84,14 @@ std::string explain_pipeline(const config::PipelineSpec& spec, const Registry& r
   std::string out = fmt::format("{}\n  {}\n", spec.name, spec.description);
   if (!spec.aliases.empty()) out += fmt::format("  also {}\n", fmt::join(spec.aliases, ", "));
   if (spec.input == config::Input::images) out += "  input: images\n";
-  return out + "\n" + indented(PipelinePlan::check(spec, registry)->describe());
+  out += fmt::format("\n{}\n  what each does\n", indented(PipelinePlan::check(spec, registry)->describe()));
+  for (const auto* chain : {&spec.gadgets, &spec.accelerated})
+    for (const config::GadgetSpec& gadget : *chain) {
+      const GadgetEntry* entry = registry.find(gadget.name);
+      const std::string line = entry == nullptr ? "" : fmt::format("    {}: {}\n", gadget.name, entry->summary);
+      if (out.find(line) == std::string::npos) out += line;
+    }
+  return out;
 }
 
 std::string explain_branches() {

@@ -60,6 +60,13 @@ TEST(ReferenceTest, AnExplainedPipelineShowsItsChain) {
     const std::string text = explain_pipeline(spec, Registry::builtin());
     EXPECT_THAT(text, HasSubstr(spec.name + "\n  " + spec.description + "\n"));
     for (const auto& gadget : spec.gadgets) EXPECT_THAT(text, HasSubstr("\n  " + gadget.name + ": "));
+    for (const auto* chain : {&spec.gadgets, &spec.accelerated})  // one line for each gadget
+      for (const auto& gadget : *chain) {
+        if (Registry::builtin().find(gadget.name) == nullptr) continue;  // a branch
+        const std::string line = "\n    " + gadget.name + ": " + Registry::builtin().find(gadget.name)->summary + "\n";
+        EXPECT_EQ(text.find(line), text.rfind(line)) << line;
+        EXPECT_THAT(text, HasSubstr(line));
+      }
   }
 }
 
