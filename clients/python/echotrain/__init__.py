@@ -35,7 +35,7 @@ from .progress import Progress
 from .scan import Scan, make_scan
 from .stack import stack
 
-__version__ = "0.1.0"  # of CMakeLists.txt: tests/test_version.py
+__version__ = "0.2.0"  # of CMakeLists.txt: tests/test_version.py
 
 __all__ = [
     "Acquisition",
