@@ -393,6 +393,22 @@ TEST_P(AverageTest, ImagesCountByTheirReadouts) {
   EXPECT_LT(nrmse(pixels<cfloat>(running.images[1]), want), 1e-6);
 }
 
+TEST_P(AverageTest, ThoseThatTheHeaderAnnouncesMakeOneImage) {
+  // The counter begins at 1: two averages are announced, and after them others begin a new image.
+  std::mt19937 random(44);
+  HeaderSpec spec{.encoded = {4, 4, 1}};
+  spec.limits = step_limit(4) + limit("average", 1, 2, 1);
+  std::vector<Acquisition> scan;
+  for (const int average : {1, 2, 1, 2}) {
+    append(scan, frame({4, 4, 1}, random), [&](auto& head) { head.idx.average = static_cast<std::uint16_t>(average); });
+    set_flag(scan.back(), 6);  // LAST_IN_AVERAGE
+  }
+  const auto mean = run(chain("  - average\n", "component: complex", "frame: {until: last_in_average}\n"), header(spec),
+                        scan, here());
+  ASSERT_EQ(mean.images.size(), 2u);
+  for (const auto& image : mean.images) EXPECT_EQ(meta(image, "averages"), "2");
+}
+
 TEST_P(AverageTest, OnlyTheNamedCounterIsAveragedOver) {
   std::mt19937 random(42);
   HeaderSpec spec{.encoded = {4, 4, 1}};
