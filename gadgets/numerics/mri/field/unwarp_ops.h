@@ -5,17 +5,15 @@
 
 #include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/mri/field/sinc_taps.h"
 
 namespace echotrain::numerics {
 
 struct UnwarpJob {
-  static constexpr int kTaps = 8;     // voxels that a value between voxels comes from
-  static constexpr int kSteps = 512;  // places between two voxels for which weights are kept
+  static constexpr int kTaps = SincTaps::kTaps;
   std::int64_t batch, planes, rows, columns;
   bool modulate;
-  /// [kSteps + 1, kTaps]: the weights of voxels floor(at) - 3 .. floor(at) + 4, for at - floor(at) = step / kSteps;
-  /// interpolated linearly between two steps.
-  const float* weights;
+  const float* weights;  // sinc_table()
 };
 
 /// The parts of a corrected voxel: weights[tap] of row first + tap.
@@ -32,18 +30,10 @@ ECHOTRAIN_HOST_DEVICE inline UnwarpRow unwarp_row(const UnwarpJob& job, const fl
       above > below ? (shift[above * step] - shift[below * step]) / static_cast<float>(above - below) : 0;
   float factor = job.modulate ? 1 + slope : 1;
   if (1 + slope <= 0) factor = 0;
-  const float own = shift[y * step];
-  const float whole = static_cast<float>(static_cast<std::int64_t>(own) -
-                                         (own < static_cast<float>(static_cast<std::int64_t>(own)) ? 1 : 0));
-  const float place = (own - whole) * UnwarpJob::kSteps;
-  std::int64_t at = static_cast<std::int64_t>(place);
-  if (at >= UnwarpJob::kSteps) at = UnwarpJob::kSteps - 1;
-  const float part = place - static_cast<float>(at);
-  const float* w = job.weights + at * UnwarpJob::kTaps;
+  const SincTaps taps = sinc_taps(job.weights, shift[y * step]);
   UnwarpRow out{};
-  out.first = y + static_cast<std::int64_t>(whole) - (UnwarpJob::kTaps / 2 - 1);
-  for (int i = 0; i < UnwarpJob::kTaps; ++i)
-    out.weights[i] = factor * ((1 - part) * w[i] + part * w[UnwarpJob::kTaps + i]);
+  out.first = y + taps.first;
+  for (int i = 0; i < UnwarpJob::kTaps; ++i) out.weights[i] = factor * taps.weights[i];
   return out;
 }
 
