@@ -4,8 +4,43 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <fstream>
+
+#include "protocol/data/pixels.h"
 
 namespace echotrain::protocol {
+namespace {
+
+bool is_text(const std::filesystem::path& file) {
+  return file.extension() == ".grad" || file.extension() == ".coef" || file.extension() == ".gradients";
+}
+
+/// Throws DatasetError.
+Image text_image(const std::filesystem::path& file) {
+  constexpr std::size_t kMost = UINT16_MAX;
+  std::string text(kMost + 1, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw DatasetError("it cannot be opened");
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  const auto size = static_cast<std::size_t>(stream.gcount());
+  if (stream.bad()) throw DatasetError("it cannot be read");
+  if (size == 0) throw DatasetError("it is empty");
+  if (size > kMost) throw DatasetError(fmt::format("it has more than {} bytes, the most that a text may have", kMost));
+  std::vector<std::uint16_t> pixels;
+  std::transform(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(size), std::back_inserter(pixels),
+                 [](char c) { return static_cast<unsigned char>(c); });
+  Image out;
+  out.head.version = 1;
+  out.head.data_type = ISMRMRD::ISMRMRD_USHORT;
+  out.head.channels = 1;
+  out.head.matrix_size[0] = static_cast<std::uint16_t>(size);
+  out.head.matrix_size[1] = out.head.matrix_size[2] = 1;
+  out.pixels = Payload::take(std::move(pixels));
+  return out;
+}
+
+}  // namespace
 
 std::vector<std::string> AssetFolder::names() const {
   std::vector<std::string> names;
@@ -30,6 +65,7 @@ std::vector<Image> AssetFolder::images(const std::string& name, const std::funct
     throw DatasetError(error + "; the server's log says which there are");
   }
   try {
+    if (is_text(name)) return {text_image(folder_ / name)};
     const DatasetReader reader(folder_ / name);
     const std::vector<std::string> series = reader.image_series();
     if (series.empty()) throw DatasetError("it holds no images");
