@@ -6,17 +6,10 @@
 #include <utility>
 
 #include "gadgets/numerics/core/layout/rearrange.h"
+#include "gadgets/shared/right_angles.h"
 
 namespace echotrain {
 namespace {
-
-bool right_angles(const std::array<Vector, 3>& axes) {
-  constexpr double kOff = 1e-3;
-  for (std::size_t a = 0; a < 3; ++a)
-    for (std::size_t b = 0; b <= a; ++b)
-      if (!(std::abs(dot(axes[a], axes[b]) - (a == b ? 1 : 0)) < kOff)) return false;
-  return true;
-}
 
 /// The directions in which the columns and the rows of an image with this normal shall run.
 std::pair<Vector, Vector> wanted_directions(const Vector& normal) {
