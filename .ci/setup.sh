@@ -17,7 +17,7 @@ package_packages=(dpkg-dev file xz-utils debootstrap)
 image_packages=(buildah ccache)
 ranks_packages=(libopenmpi-dev openmpi-bin)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom)
-optional_python_packages=(pytest-xdist onnx onnxruntime mrd-python)
+optional_python_packages=(pytest-xdist onnx onnxruntime mrd-python gradunwarp)
 # On Ubuntu, chromium is a snap, which tests cannot drive: they skip there.
 browser_packages=(chromium chromium-driver)
 browser_python_packages=(selenium axe-selenium-python)

@@ -23,7 +23,10 @@ Parameters<BlipUpDown::Options> BlipUpDown::parameters() {
       .flag("modulate", &Options::modulate, "true: brightness is that of the object; false: only places are corrected");
 }
 
-void BlipUpDown::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
+void BlipUpDown::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  if (gradients_) gradients_->start(header, scan);
+}
 
 void BlipUpDown::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   if (are_phases(*images.frame, *scan_, kName)) return emit(std::move(images));
@@ -103,23 +106,29 @@ void BlipUpDown::find(State& state) const {
   state.first = {};
 }
 
-CoilImages BlipUpDown::corrected(const State& state, CoilImages&& images, Polarity polarity) const {
+CoilImages BlipUpDown::corrected(const State& state, CoilImages&& images, Polarity polarity) {
   const numerics::Shape &n = images.data.shape(), &s = state.shifts[up].shape();
   if (n[1] != s[0] || n[2] != s[1] || n[3] != s[2])
     throw ClientError(
         fmt::format("blip_up_down: an image is {} [coil, z, y, x], but those that told the distortion of its slice "
                     "were {} [z, y, x]",
                     n.text(), s.text()));
+  const auto frame =
+      with_notes(*images.frame, {{"blip_up_down", fmt::format("{:.2f}", state.largest)},
+                                 {"blip_difference", fmt::format("{:.4f} {:.4f}", state.before, state.after)}});
+  if (gradients_) {
+    images.frame = frame;
+    return gradients_->unwarped(std::move(images), &state.shifts[polarity], options_.modulate);
+  }
   Array<cfloat> out = scan_->compute.allocate<cfloat>(n);
   numerics::unwarp(scan_->compute, images.data.view(), state.shifts[polarity].view(),
                    options_.modulate && !has_own_unit(*images.frame), out.view());
-  return {with_notes(*images.frame, {{"blip_up_down", fmt::format("{:.2f}", state.largest)},
-                                     {"blip_difference", fmt::format("{:.4f} {:.4f}", state.before, state.after)}}),
-          std::move(out)};
+  return {frame, std::move(out)};
 }
 
 CoilImages BlipUpDown::untouched(CoilImages&& images) {
   images.frame = with_notes(*images.frame, {{"blip_up_down", "none"}});
+  if (gradients_) return gradients_->unwarped(std::move(images), nullptr, false);
   return std::move(images);
 }
 

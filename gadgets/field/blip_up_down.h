@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/field/gradient_warp.h"
 
 namespace echotrain {
 
@@ -40,6 +42,8 @@ class BlipUpDown final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit BlipUpDown(Options options) : options_(options) {}
+  /// With a gradient_unwarp behind it: images are interpolated once.
+  BlipUpDown(Options options, GradientWarpOptions gradients) : options_(options), gradients_(std::move(gradients)) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
   void finish(End how, const Emit<CoilImages>& emit) override;
@@ -55,11 +59,12 @@ class BlipUpDown final : public Gadget<CoilImages, CoilImages> {
   };
   HostArray<float> magnitude(const Array<cfloat>& images) const;
   void find(State& state) const;
-  CoilImages corrected(const State& state, CoilImages&& images, Polarity polarity) const;
-  static CoilImages untouched(CoilImages&& images);
+  CoilImages corrected(const State& state, CoilImages&& images, Polarity polarity);
+  CoilImages untouched(CoilImages&& images);
 
   const Options options_;
   Scan* scan_ = nullptr;
+  std::optional<GradientWarp> gradients_;
   std::map<std::pair<std::uint16_t, std::uint16_t>, State> states_;  // by encoding and slice
 };
 

@@ -36,11 +36,17 @@ DistortionCorrection::DistortionCorrection(Options options) : options_(std::move
     throw std::invalid_argument("file is the name of a file of the server's assets, not a path");
 }
 
+DistortionCorrection::DistortionCorrection(Options options, GradientWarpOptions gradients)
+    : DistortionCorrection(std::move(options)) {
+  gradients_.emplace(std::move(gradients));
+}
+
 void DistortionCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   scan.side_images.want(kFieldMapRole, options_.file);
   encodings_ = header.encodings;
   fields_of_view_ = FieldsOfView(header);
+  if (gradients_) gradients_->start(header, scan);
 }
 
 /// The number of voxels, in an image of so many rows, by which a field of 1 Hz moves the signal.
@@ -83,11 +89,15 @@ void DistortionCorrection::process(CoilImages&& images, const Emit<CoilImages>& 
   if (are_phases(*images.frame, *scan_, kName)) return emit(std::move(images));
   const numerics::Shape& n = images.data.shape();
   const Shifts& shifts = shifts_of(*images.frame, {n[1], n[2], n[3]});
+  const std::map<std::string, std::string> notes{{"distortion_correction", fmt::format("{:.2f}", shifts.largest)}};
+  if (gradients_) {
+    images.frame = with_notes(*images.frame, notes);
+    return emit(gradients_->unwarped(std::move(images), &shifts.shift, options_.modulate));
+  }
   Array<cfloat> corrected = scan_->compute.allocate<cfloat>(n);
   numerics::unwarp(scan_->compute, images.data.view(), shifts.shift.view(),
                    options_.modulate && !has_own_unit(*images.frame), corrected.view());
-  emit({with_notes(*images.frame, {{"distortion_correction", fmt::format("{:.2f}", shifts.largest)}}),
-        std::move(corrected)});
+  emit({with_notes(*images.frame, notes), std::move(corrected)});
 }
 
 }  // namespace echotrain

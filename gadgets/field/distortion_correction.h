@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/field/gradient_warp.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {
@@ -31,6 +33,8 @@ class DistortionCorrection final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit DistortionCorrection(Options options);
+  /// With a gradient_unwarp behind it: images are interpolated once.
+  DistortionCorrection(Options options, GradientWarpOptions gradients);
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
@@ -50,6 +54,7 @@ class DistortionCorrection final : public Gadget<CoilImages, CoilImages> {
   Scan* scan_ = nullptr;
   std::vector<protocol::Encoding> encodings_;
   FieldsOfView fields_of_view_;
+  std::optional<GradientWarp> gradients_;
   std::list<Shifts> kept_;  // most recent first, bounded
 };
 

@@ -46,6 +46,8 @@ def scan(tmp_path_factory, maps):
 def assets(tmp_path_factory, maps):
     folder = tmp_path_factory.mktemp("assets")
     (folder / "notes.txt").write_text("no scan")
+    (folder / "empty.grad").write_text("")
+    (folder / "long.grad").write_text(65536 * "#")
     dataset = ismrmrd.Dataset(folder / "head.h5", "dataset", create_if_needed=True)
     dataset.append_image("maps", ismrmrd.Image.from_array(maps, transpose=False))
     dataset.close()
@@ -85,6 +87,8 @@ def test_maps_of_a_file_and_maps_that_are_sent_give_the_object(served, scan, map
     [
         ("absent.h5", "there is no file 'absent.h5' among the assets; the server's log says which there are"),
         ("notes.txt", "the asset 'notes.txt' cannot be used"),
+        ("empty.grad", "the asset 'empty.grad' cannot be used: it is empty"),
+        ("long.grad", "the asset 'long.grad' cannot be used: it has more than 65535 bytes"),
         ("../head.h5", "not a path"),
         ("/etc/passwd", "not a path"),
         ("", "send an IMAGE whose meta attribute role is coil_maps"),
