@@ -12,6 +12,7 @@
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/text.h"
 #include "protocol/wire/codec.h"
+#include "protocol/wire/slab_pool.h"
 #include "server/memory/memory_estimate.h"
 
 namespace echotrain::server {
@@ -29,7 +30,9 @@ constexpr std::size_t kCostOfConfig = 4;        // a byte of YAML
 constexpr std::size_t kBehind = 1 << 20;        // that a scan has not done; it is then the slower one of the two
 constexpr std::chrono::seconds kForAnother{2};  // answer that has not been read
 constexpr std::size_t kUnread = 64 << 10;       // of answers, beyond which a question waits
-constexpr std::size_t kCopiesOfHeader = 6;      // received; in the ScanHeader; of the scan and its gadgets
+// Before its scan has a reservation: a slab, and a short config and header. Such a scan waits for memory in its line.
+constexpr std::uint64_t kBeforeReservation = protocol::SlabPool::kSlabBytes + (256 << 10);
+constexpr std::size_t kCopiesOfHeader = 6;  // received; in the ScanHeader; of the scan and its gadgets
 
 bool may_be_secret(const std::string& text) {
   constexpr std::string_view kWord = "token";
@@ -224,8 +227,10 @@ void MessageHandler::check_memory() {
          fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib", most >> 20)});
   count_memory();
   if (connection_.ending()) return;
+  numerics::MemoryAccount& account = *connection_.status->account;
+  if (account.reserved() == 0 && account.used() <= kBeforeReservation) return;
   try {
-    connection_.status->account->check();
+    account.check();
   } catch (const OverBudget& error) {
     connection_.fail({"budget", error.what()});
   }

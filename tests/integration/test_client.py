@@ -138,10 +138,11 @@ def test_send_tells_where_the_yaml_is_wrong(server, scan, tmp_path):
 
 
 def test_unknown_pipeline_lists_the_known(server, scan, tmp_path):
-    result = server.send(scan, "radial_3d", tmp_path / "o.h5")
+    result = server.send(scan, "unheard_of", tmp_path / "o.h5")
     assert result.returncode == 1
     for name in (*PIPELINES, "coils_2d"):
         assert name in result.stderr
+    assert "did you mean 'radial_2d'?" in server.send(scan, "radial_3d", tmp_path / "o.h5").stderr
 
 
 def test_a_file_of_the_other_kind_is_refused(server, scan, images, tmp_path):

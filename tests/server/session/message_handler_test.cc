@@ -222,5 +222,26 @@ TEST(MessageHandler, ALongAnswerIsPaidForOrRefused) {
   environment.memory->give(others);
 }
 
+TEST(MessageHandler, AScanThatComesWhileOthersHoldAllMemoryWaits) {
+  asio::io_context io;
+  numerics::ResourceOptions options = test_resource_options();
+  options.memory_budget = 64 << 20;
+  const Environment environment = one_at_a_time({}, std::make_shared<numerics::Resources>(options));
+  environment.memory->add(65 << 20);  // unfinished messages of other sessions, say
+  Handled handled(io, environment, "10.0.0.1:1");
+  // The config has come, and a part of what follows; a slab is held for it.
+  take(handled, io, 0, wire::text("x").substr(0, 3));
+  ASSERT_TRUE(runs_until(io, [&] { return handled.done; }));
+  EXPECT_FALSE(handled.connection.ending());
+  EXPECT_GT(handled.connection.status->account->used(), 0u) << "it counts, though it is not refused";
+  // More than a slab is refused as before.
+  handled.connection.status->account->add(2 << 20);
+  handled.take(io, "\0");
+  ASSERT_TRUE(runs_until(io, [&] { return handled.done; }));
+  EXPECT_TRUE(handled.connection.ending());
+  handled.connection.status->account->give(2 << 20);
+  environment.memory->give(65 << 20);
+}
+
 }  // namespace
 }  // namespace echotrain::server
