@@ -63,7 +63,7 @@ def main():
     root, version = options.root, options.version
     (present,) = versions(root, "CMakeLists.txt", *PLACES["CMakeLists.txt"])
     if not re.fullmatch(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}", version) or numbers(version) <= numbers(present):
-        sys.exit(f"error: '{version}' is no version above {present}; write one as in ./run release 0.2.0")
+        sys.exit(f"error: '{version}' is no version above {present}; write one as in ./run release 1.2.3")
     if git(root, "status", "--porcelain"):
         sys.exit("error: there are changes that are not committed; a release is made of what is")
     if git(root, "tag", "--list", version):

@@ -44,10 +44,11 @@ TEST_P(SenseTest, ImagesAreThoseOfAllLines) {
 // More coils than ESPIRiT takes are compressed to 32 for it (24 of volumes): the images are as good as those of few
 // coils, and adaptive maps, which are worse, are not taken instead.
 TEST_P(SenseTest, ManyCoilsAreCompressedForTheirMaps) {
-  for (const auto& [n, left, most] :
+  for (const auto& [n, leaving, most] :
        {std::tuple{std::array{40, 40, 1}, Leaving{.ry = 2, .band = 24, .separate = true}, 0.016},
         std::tuple{std::array{16, 16, 16}, Leaving{.ry = 2, .rz = 2, .band = 12, .separate = true}, 0.04}}) {
     const ParallelScene scene(n, 40);
+    const Leaving& left = leaving;  // lambdas of C++20 take no bindings in Clang 14
     const auto image = [&](const std::string& before) {
       const auto out = run(yaml(before + "  - cartesian_kspace\n  - sense: {lambda: 1e-4}\n  - image\n"),
                            scene.header_of(left), scene.scan(left), here());
