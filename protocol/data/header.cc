@@ -204,6 +204,10 @@ class Reader {
       encoding.interleaving = trim(parallel.child_value("interleavingDimension"));
     }
     encoding.description = trajectory_description(node);
+    // The stylesheet that siemens_to_ismrmrd takes by itself writes `cartesian` for EPI, too.
+    if (encoding.trajectory == Trajectory::cartesian && encoding.description &&
+        encoding.description->identifier == "ConventionalEPI")
+      encoding.trajectory = Trajectory::epi;
     encoding.multiband = multiband(node);
     return encoding;
   }

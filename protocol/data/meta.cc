@@ -1,6 +1,7 @@
 #include "protocol/data/meta.h"
 
 #include <algorithm>
+#include <new>
 #include <pugixml.hpp>
 
 namespace echotrain::protocol {
@@ -49,7 +50,9 @@ std::vector<std::pair<std::string, std::string>> meta_values(const std::string& 
 void for_each_meta(const std::string& attributes,
                    const std::function<void(std::string_view name, std::string_view value)>& take) {
   pugi::xml_document document;
-  if (!document.load_buffer(attributes.data(), attributes.size())) return;
+  const pugi::xml_parse_result read = document.load_buffer(attributes.data(), attributes.size());
+  if (read.status == pugi::status_out_of_memory) throw std::bad_alloc();  // else an image would lose its role
+  if (!read) return;
   for (const pugi::xml_node meta : document.child("ismrmrdMeta").children("meta")) {
     const std::string_view name = meta.child_value("name");  // looked for once: it may stand after many values
     if (name.size() > kLongestMetaName) continue;

@@ -62,6 +62,7 @@ void add_pixels(Elements& e, const ImagePart& of, std::size_t z) {
   e.decimal(DCM_RescaleIntercept, of.pixels().intercept);
   e.decimal(DCM_RescaleSlope, of.pixels().slope);
   e.text(DCM_RescaleType, EVR_LO, "US");
+  if (const auto mapping = of.real_world_value(of.pixels().intercept, of.pixels().is_signed)) e.add(*mapping);
   const auto [centre, width] = of.window();
   e.decimal(DCM_WindowCenter, centre);
   e.decimal(DCM_WindowWidth, width);

@@ -39,7 +39,8 @@ struct Reconstruction {
 ///
 /// Meta attributes of the image that are read: SeriesDescription, SeriesDescriptionAdditional or
 /// SequenceDescriptionAdditional, ImageType, ImageComments, WindowCenter, WindowWidth (in values after the rescale),
-/// RescaleSlope, RescaleIntercept, EchoTime, RepetitionTime, InversionTime (ms), FlipAngle (degrees). Those that are no
+/// RescaleSlope, RescaleIntercept, EchoTime, RepetitionTime, InversionTime (ms), FlipAngle (degrees), map_quantity,
+/// map_unit, map_statistic (map_meaning.h). Those that are no
 /// numbers where numbers are needed are passed over. Geometry is that of the image's header.
 class Instances {
  public:

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "protocol/dicom/elements.h"
@@ -22,6 +23,12 @@ void check(const OFCondition& done, const DcmTagKey& tag) {
 }
 
 }  // namespace
+
+bool SequenceItem::operator==(const SequenceItem& other) const {
+  return sequence == other.sequence && items == other.items &&
+         std::equal(elements.begin(), elements.end(), other.elements.begin(), other.elements.end(),
+                    [](const Element& a, const Element& b) { return a.tag == b.tag && a.value == b.value; });
+}
 
 void Elements::text(const DcmTagKey& tag, DcmEVR representation, const std::string& value) {
   check(item_.putAndInsertString(DcmTag(tag, DcmVR(representation)), value.c_str()), tag);
@@ -51,6 +58,12 @@ Elements Elements::item(const DcmTagKey& sequence) {
   DcmItem* made = nullptr;
   check(item_.findOrCreateSequenceItem(DcmTag(sequence, DcmVR(EVR_SQ)), made, kAppend), sequence);
   return Elements(*made);
+}
+
+void Elements::add(const SequenceItem& added) {
+  Elements to = item(added.sequence);
+  for (const auto& [tag, representation, value] : added.elements) to.text(tag, representation, value);
+  for (const SequenceItem& within : added.items) to.add(within);
 }
 
 void Elements::empty_sequence(const DcmTagKey& sequence) {

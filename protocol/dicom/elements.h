@@ -7,8 +7,23 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace echotrain::protocol::dicom {
+
+/// An item of a sequence: its elements as texts, and items of sequences within.
+struct SequenceItem {
+  struct Element {
+    DcmTagKey tag;
+    DcmEVR representation;
+    std::string value;
+  };
+  DcmTagKey sequence;
+  std::vector<Element> elements = {};
+  std::vector<SequenceItem> items = {};
+
+  bool operator==(const SequenceItem& other) const;
+};
 
 /// Sets elements with the value representations given here: the library's dictionary is a file of its own, which a
 /// machine may lack. Throws DicomError where an element cannot be set.
@@ -26,6 +41,7 @@ class Elements {
   void pixels(std::span<const std::uint16_t> values);
   /// Adds one more item of a sequence.
   Elements item(const DcmTagKey& sequence);
+  void add(const SequenceItem& item);
   void empty_sequence(const DcmTagKey& sequence);
 
  private:

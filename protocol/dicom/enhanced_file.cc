@@ -28,22 +28,8 @@ constexpr double kSamePlace = 1e-2;                  // [mm]: slices are farther
 constexpr std::size_t kMostPixelBytes = 1ull << 30;  // of one instance; an element holds less than 4 GiB
 constexpr std::uint16_t kSignBit = 0x8000;
 
-/// The items that a frame has under one sequence of functional groups (PS3.3 C.7.6.16.2).
-struct Macro {
-  struct Element {
-    DcmTagKey tag;
-    DcmEVR representation;
-    std::string value;
-  };
-  DcmTagKey sequence;
-  std::vector<Element> elements;
-
-  bool same(const Macro& other) const {
-    return sequence == other.sequence &&
-           std::equal(elements.begin(), elements.end(), other.elements.begin(), other.elements.end(),
-                      [](const Element& a, const Element& b) { return a.tag == b.tag && a.value == b.value; });
-  }
-};
+/// What a frame has under one sequence of functional groups (PS3.3 C.7.6.16.2).
+using Macro = SequenceItem;
 
 template <class Numbers>
 std::string joined_decimals(const Numbers& numbers) {
@@ -130,7 +116,7 @@ std::vector<std::string> frame_type(const ImagePart& part) {
   return values;
 }
 
-std::vector<Macro::Element> kind_of(const ImagePart& part) {
+std::vector<SequenceItem::Element> kind_of(const ImagePart& part) {
   return {{DCM_PixelPresentation, EVR_CS, "MONOCHROME"},
           {DCM_VolumetricProperties, EVR_CS, "VOLUME"},
           {DCM_VolumeBasedCalculationTechnique, EVR_CS, "NONE"},
@@ -138,7 +124,7 @@ std::vector<Macro::Element> kind_of(const ImagePart& part) {
           {DCM_AcquisitionContrast, EVR_CS, "UNKNOWN"}};
 }
 
-std::vector<Macro> macros_of(const Frame& frame, double intercept) {
+std::vector<Macro> macros_of(const Frame& frame, double intercept, bool is_signed) {
   const ImagePart& part = *frame.of;
   std::vector<Macro> all;
   Macro measures{DCM_PixelMeasuresSequence,
@@ -162,6 +148,7 @@ std::vector<Macro> macros_of(const Frame& frame, double intercept) {
                  {{DCM_WindowCenter, EVR_DS, decimal_text(centre)},
                   {DCM_WindowWidth, EVR_DS, decimal_text(width)},
                   {DCM_VOILUTFunction, EVR_CS, "LINEAR_EXACT"}}});
+  if (auto mapping = part.real_world_value(intercept, is_signed)) all.push_back(std::move(*mapping));
   Macro type{DCM_MRImageFrameTypeSequence,
              {{DCM_FrameType, EVR_CS, fmt::format("{}", fmt::join(frame_type(part), "\\"))}}};
   for (auto& element : kind_of(part)) type.elements.push_back(std::move(element));
@@ -177,11 +164,6 @@ std::vector<Macro> macros_of(const Frame& frame, double intercept) {
     all.push_back({DCM_MRModifierSequence,
                    {{DCM_InversionRecovery, EVR_CS, "YES"}, {DCM_InversionTimes, EVR_FD, decimal_text(*ti)}}});
   return all;
-}
-
-void write_macro(Elements& to, const Macro& macro) {
-  Elements item = to.item(macro.sequence);
-  for (const auto& [tag, representation, value] : macro.elements) item.text(tag, representation, value);
 }
 
 /// Writes that the part of the body is not known (PS3.16, SNOMED CT).
@@ -273,15 +255,16 @@ Instance instance_of(std::span<const Frame> frames, bool echoes, std::int64_t nu
   const ImagePart& first = *frames[0].of;
   AllPixels pixels = pixels_of(frames);
   std::string digest = "enhanced";
-  std::vector<Macro> common = macros_of(frames[0], pixels.intercepts[0]);  // shared: every frame says the same
+  std::vector<Macro> common =
+      macros_of(frames[0], pixels.intercepts[0], pixels.is_signed);  // shared: every frame says the same
   for (std::size_t i = 0; i < frames.size(); ++i) {
     const Frame& frame = frames[i];
     const auto plane = frame.of->plane(frame.z);
     digest = uid_of(digest + frame.of->identity(frame.z, number, frame.place) +
                     std::string(reinterpret_cast<const char*>(plane.data()), plane.size_bytes()));
-    const std::vector<Macro> own = macros_of(frame, pixels.intercepts[i]);
+    const std::vector<Macro> own = macros_of(frame, pixels.intercepts[i], pixels.is_signed);
     std::erase_if(common, [&](const Macro& macro) {
-      return std::none_of(own.begin(), own.end(), [&](const Macro& other) { return other.same(macro); });
+      return std::none_of(own.begin(), own.end(), [&](const Macro& other) { return other == macro; });
     });
   }
   Instance out;
@@ -311,13 +294,13 @@ Instance instance_of(std::span<const Frame> frames, bool echoes, std::int64_t nu
 
   Elements shared = e.item(DCM_SharedFunctionalGroupsSequence);
   write_anatomy(shared);
-  for (const Macro& macro : common) write_macro(shared, macro);
+  for (const Macro& macro : common) shared.add(macro);
   for (std::size_t i = 0; i < frames.size(); ++i) {
     Elements own = e.item(DCM_PerFrameFunctionalGroupsSequence);
-    write_macro(own, content_of(frames[i], echoes));
-    for (const Macro& macro : macros_of(frames[i], pixels.intercepts[i]))
+    own.add(content_of(frames[i], echoes));
+    for (const Macro& macro : macros_of(frames[i], pixels.intercepts[i], pixels.is_signed))
       if (std::none_of(common.begin(), common.end(), [&](const Macro& c) { return c.sequence == macro.sequence; }))
-        write_macro(own, macro);
+        own.add(macro);
   }
   first.add_pixel_module(e, pixels.is_signed);
   e.pixels(pixels.stored);

@@ -50,7 +50,7 @@ constexpr std::size_t kMostImageTypes = 16;
 constexpr std::size_t kLongestValue = 1024, kLongestComments = 4 * kLongestText;  // in bytes: more is never told
 constexpr std::uint64_t kMostToRead = 64 << 20;
 // Read here, and in image_part.h.
-constexpr std::array<std::string_view, 14> kTold{"SeriesDescription",
+constexpr std::array<std::string_view, 18> kTold{"SeriesDescription",
                                                  "SeriesDescriptionAdditional",
                                                  "SequenceDescriptionAdditional",
                                                  kComments,
@@ -59,11 +59,15 @@ constexpr std::array<std::string_view, 14> kTold{"SeriesDescription",
                                                  "RescaleSlope",
                                                  "RescaleIntercept",
                                                  "EchoTime",
+                                                 "echotrain_trace",
                                                  "RepetitionTime",
                                                  "InversionTime",
                                                  "FlipAngle",
                                                  "echotrain_not_finite_pixels",
-                                                 "echotrain_saturated_pixels"};
+                                                 "echotrain_saturated_pixels",
+                                                 "map_quantity",
+                                                 "map_unit",
+                                                 "map_statistic"};
 
 }  // namespace
 
@@ -111,14 +115,26 @@ ImagePart::ImagePart(const Image& image, const Reconstruction& of, std::shared_p
       channel_(channel),
       part_(part),
       pixels_(stored_pixels(image, channel, part, meta_->number("RescaleSlope").value_or(1),
-                            meta_->number("RescaleIntercept").value_or(0))) {
+                            meta_->number("RescaleIntercept").value_or(0))),
+      map_{plain_text(meta_->text("map_quantity")), plain_text(meta_->text("map_unit")),
+           meta_->text("map_statistic") == "sd"} {
   if (head_.channels > 1) name_ += fmt::format("_c{:02}", channel);
   if (!only_part) name_ += fmt::format("_{}", name_of(part).word);
   series_uid_ = uid_of(fmt::format("{}\n{}\n{}\n{} {} {}", kind, of.key, +head_.image_series_index, channel,
                                    name_of(part).letter, study_.key));
 }
 
-const char* ImagePart::component() const { return name_of(part_).component; }
+/// The part that readers are told: values without a sign are magnitudes, though a map is a real image.
+Part ImagePart::told_part() const {
+  return map_.is_map() && !map_.has_sign() && part_ == Part::real ? Part::magnitude : part_;
+}
+
+const char* ImagePart::component() const { return name_of(told_part()).component; }
+
+std::optional<SequenceItem> ImagePart::real_world_value(double intercept, bool is_signed) const {
+  if (!map_.is_map()) return std::nullopt;
+  return dicom::real_world_value(map_, {pixels_.slope, intercept, is_signed});
+}
 
 std::span<const std::uint16_t> ImagePart::plane(std::size_t z) const {
   const std::size_t size = std::size_t{head_.matrix_size[0]} * head_.matrix_size[1];
@@ -191,20 +207,41 @@ void ImagePart::add_series(Elements& e) const {
   e.known(DCM_StationName, EVR_SH, study_.station);
   e.known(DCM_DeviceSerialNumber, EVR_LO, study_.device_serial_number);
   e.text(DCM_SoftwareVersions, EVR_LO, "Echotrain");
+  if (const std::string trace = plain_text(meta_->text("echotrain_trace"), kLongestText); !trace.empty()) {
+    // PS3.16, CID 7005.
+    e.add({DCM_ContributingEquipmentSequence,
+           {{DCM_Manufacturer, EVR_LO, "Echotrain"}, {DCM_ContributionDescription, EVR_ST, "trace " + trace}},
+           {{DCM_PurposeOfReferenceCodeSequence,
+             {{DCM_CodeValue, EVR_SH, "109102"},
+              {DCM_CodingSchemeDesignator, EVR_SH, "DCM"},
+              {DCM_CodeMeaning, EVR_LO, "Processing Equipment"}}}}});
+  }
 }
 
-std::optional<double> ImagePart::of_contrast(const char* attribute, const std::vector<double>& from) const {
+std::optional<double> ImagePart::of_image(const char* attribute, const std::vector<double>& from,
+                                          std::int64_t number) const {
   if (const auto own = meta_->number(attribute)) return own;
-  if (from.empty()) return std::nullopt;
-  return from.size() == 1               ? from[0]
-         : head_.contrast < from.size() ? std::optional<double>(from[head_.contrast])
-                                        : std::nullopt;
+  if (from.size() == 1) return from[0];
+  if (map_.is_map() || number < 0 || number >= static_cast<std::int64_t>(from.size())) return std::nullopt;
+  return from[static_cast<std::size_t>(number)];
+}
+
+std::optional<double> ImagePart::inversion_time() const {
+  const std::string& by = study_.ti_counter;
+  const std::int64_t number = by == "contrast"     ? head_.contrast
+                              : by == "repetition" ? head_.repetition
+                              : by == "phase"      ? head_.phase
+                                                   : head_.set;
+  return of_image("InversionTime", study_.ti_ms, number - study_.ti_first);
 }
 
 std::vector<std::string> ImagePart::image_type(const char* first) const {
   std::vector<std::string> values = meta_->all(kImageType);
   if (values.size() < 2 || (values[0] != "ORIGINAL" && values[0] != "DERIVED"))
-    values.insert(values.begin(), {first, "PRIMARY", name_of(part_).letter, "ND"});
+    values.insert(values.begin(), {map_.is_map() ? "DERIVED" : first, "PRIMARY", name_of(told_part()).letter,
+                                   !map_.is_map()   ? "ND"
+                                   : map_.deviation ? "STD_DEVIATION"
+                                                    : "QUANTITY"});
   return values;
 }
 

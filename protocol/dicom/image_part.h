@@ -16,6 +16,7 @@
 
 #include "protocol/dicom/dicom_file.h"
 #include "protocol/dicom/elements.h"
+#include "protocol/dicom/map_meaning.h"
 #include "protocol/dicom/plane_geometry.h"
 #include "protocol/dicom/stored_pixels.h"
 
@@ -74,6 +75,8 @@ class ImagePart {
   const std::string& name() const { return name_; }  ///< "_c01_phase"; empty for an image's only one
   const std::string& series_uid() const { return series_uid_; }
   const char* component() const;  ///< Complex Image Component
+  /// Returns what the pixels mean, of maps only. A frame of several may have another intercept and sign than the part.
+  std::optional<SequenceItem> real_world_value(double intercept, bool is_signed) const;
   /// Returns the stored pixels of a plane.
   std::span<const std::uint16_t> plane(std::size_t z) const;
   /// Tells a plane from all others, but for its pixels.
@@ -84,14 +87,16 @@ class ImagePart {
   /// Adds size and kind of the pixels, but not the pixels.
   void add_pixel_module(Elements& e, bool is_signed) const;
 
-  // The sequence's number for this contrast, as the image or the header says; nothing where neither does [ms, degrees].
-  std::optional<double> repetition_time() const { return of_contrast("RepetitionTime", study_.tr_ms); }
-  std::optional<double> echo_time() const { return of_contrast("EchoTime", study_.te_ms); }
-  std::optional<double> inversion_time() const { return of_contrast("InversionTime", study_.ti_ms); }
-  std::optional<double> flip_angle() const { return of_contrast("FlipAngle", study_.flip_deg); }
+  // The sequence's number for this contrast, as the image or the header says; nothing where neither does, and for maps
+  // where the header says several [ms, degrees].
+  std::optional<double> repetition_time() const { return of_image("RepetitionTime", study_.tr_ms, head_.contrast); }
+  std::optional<double> echo_time() const { return of_image("EchoTime", study_.te_ms, head_.contrast); }
+  std::optional<double> flip_angle() const { return of_image("FlipAngle", study_.flip_deg, head_.contrast); }
+  /// Likewise by the counter of inversion times.
+  std::optional<double> inversion_time() const;
 
   /// Returns what the image says, where it says all of it (ORIGINAL or DERIVED first); otherwise that with `first`,
-  /// PRIMARY, the part and ND before it.
+  /// PRIMARY, the part and ND before it; for maps DERIVED, PRIMARY, the part, QUANTITY or STD_DEVIATION.
   std::vector<std::string> image_type(const char* first = "ORIGINAL") const;
   /// Returns what the image says of itself.
   std::string comments() const { return plain_text(meta_->text("ImageComments"), kLongestText); }
@@ -102,7 +107,8 @@ class ImagePart {
 
  private:
   std::string series_description() const;
-  std::optional<double> of_contrast(const char* attribute, const std::vector<double>& from) const;
+  Part told_part() const;
+  std::optional<double> of_image(const char* attribute, const std::vector<double>& from, std::int64_t number) const;
 
   const ImageHeader head_;
   const Study& study_;
@@ -110,6 +116,7 @@ class ImagePart {
   const std::size_t channel_;
   const Part part_;
   const StoredPixels pixels_;
+  const MapMeaning map_;
   std::string name_, series_uid_;
 };
 

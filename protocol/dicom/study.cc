@@ -6,6 +6,7 @@
 #include <cmath>
 #include <pugixml.hpp>
 
+#include "protocol/data/trace.h"
 #include "protocol/dicom/values.h"
 
 namespace echotrain::protocol::dicom {
@@ -110,6 +111,14 @@ void read_equipment(const pugi::xml_node& root, Study& study) {
   study.te_ms = numbers(sequence, "TE");
   study.ti_ms = numbers(sequence, "TI");
   study.flip_deg = numbers(sequence, "flipAngle_deg");
+  const pugi::xml_node limits = child(child(root, "encoding"), "encodingLimits");
+  for (const char* name : {"phase", "repetition", "contrast", "set"}) {
+    const auto first = number(value(child(limits, name), "minimum")),
+               last = number(value(child(limits, name), "maximum"));
+    if (!first || !last || *last - *first + 1 != static_cast<double>(study.ti_ms.size())) continue;
+    study.ti_counter = name;
+    study.ti_first = std::llround(std::clamp(*first, 0.0, 65535.0));
+  }
   const pugi::xml_node encoded = child(child(root, "encoding"), "encodedSpace");
   study.is_3d = number(value(child(encoded, "matrixSize"), "z")).value_or(1) > 1;
 }
@@ -130,6 +139,9 @@ StudyFacts read_study_facts(std::string_view header_xml) {
   const std::string_view study = value(child(root, "studyInformation"), "studyInstanceUID");
   const std::string_view frame = value(measurement, "frameOfReferenceUID");
   facts.has_measurement = !id.empty();
+  for (const pugi::xml_node& each : child(root, "userParameters").children())
+    if (facts.trace.empty() && local_name(each) == "userParameterString" && value(each, "name") == "traceparent")
+      facts.trace = trace_id_of(value(each, "value"));
   facts.digest = uid_of(std::string(id) + '\n' + std::string(header_xml));
   if (!study.empty()) facts.study_uid = uid_of("study\n" + std::string(study));
   if (!frame.empty()) facts.frame_uid = uid_of("frame\n" + std::string(frame));

@@ -21,7 +21,9 @@ struct Study {
   std::string manufacturer, model, institution, station, device_serial_number;
   std::string field_strength_t, frequency_mhz, sequence_name;
   std::vector<double> tr_ms, te_ms, ti_ms, flip_deg;
-  bool is_3d = false;  ///< the encoded space has several planes
+  std::string ti_counter = "set";  ///< set, contrast, repetition or phase: the counter of images of several ti_ms
+  std::int64_t ti_first = 0;       ///< its value in those of the first
+  bool is_3d = false;              ///< the encoded space has several planes
 };
 
 /// The facts of a header of which studies are made. Their texts are short, however long the header is.
@@ -31,6 +33,7 @@ struct StudyFacts {
   std::string study_uid;         ///< a digest of the header's studyInstanceUID; empty: it has none
   std::string frame_uid;         ///< a digest of its frameOfReferenceUID, likewise
   bool has_measurement = false;  ///< it has a measurementID
+  std::string trace;             ///< the trace ID of its user parameter `traceparent`; empty: it has none
 };
 
 /// Reads an ISMRMRD header; one that is empty or no XML (FIRE's "Dummy XML header") says nothing.

@@ -4,36 +4,29 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "protocol/data/messages.h"
+#include "protocol/files/scan_reader.h"
 
 namespace echotrain::protocol {
 
-/// A file that is missing, not HDF5, or lacks what was asked for. The text names the file, the group and what is there.
-class DatasetError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 /// Reads an ISMRMRD HDF5 file (libismrmrd's layout: GROUP/xml, GROUP/data, GROUP/waveforms, GROUP/<images...>).
-class DatasetReader {
+class DatasetReader final : public ScanReader {
  public:
   explicit DatasetReader(const std::filesystem::path& file, std::string group = "dataset");
-  ~DatasetReader();
+  ~DatasetReader() override;
   DatasetReader(DatasetReader&&) noexcept;
 
-  std::string header_xml() const;  ///< empty when the group has none
-  std::size_t acquisitions() const;
-  std::size_t waveforms() const;
-  Acquisition acquisition(std::size_t index) const;
-  Waveform waveform(std::size_t index) const;
-  /// Returns the names of the image series in the group, in name order.
-  std::vector<std::string> image_series() const;
-  std::size_t images(const std::string& series) const;
-  Image image(const std::string& series, std::size_t index) const;
+  std::string header_xml() const override;
+  std::size_t acquisitions() const override;
+  std::size_t waveforms() const override;
+  Acquisition acquisition(std::size_t index) const override;
+  Waveform waveform(std::size_t index) const override;
+  std::vector<std::string> image_series() const override;
+  std::size_t images(const std::string& series) const override;
+  Image image(const std::string& series, std::size_t index) const override;
   /// Returns the groups of the file that hold a dataset.
   static std::vector<std::string> groups(const std::filesystem::path& file);
 
@@ -60,6 +53,8 @@ class DatasetWriter {
   void array(const std::string& name, const std::vector<std::size_t>& shape, const float* values);
   void array(const std::string& name, const std::vector<std::size_t>& shape, const std::complex<float>* values);
   void flush();
+  /// Flushes, and gives the file another name on the same disk, in place of a file that has it.
+  void rename(const std::filesystem::path& file);
 
  private:
   struct Impl;

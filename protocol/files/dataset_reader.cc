@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "protocol/data/layout.h"
@@ -51,7 +53,12 @@ Handle open_file(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path, ignored)) {
     throw DatasetError(fmt::format("{}: there is no such file", path.string()));
   }
-  if (H5Fis_hdf5(path.c_str()) <= 0) throw DatasetError(fmt::format("{}: not an HDF5 file", path.string()));
+  if (H5Fis_hdf5(path.c_str()) <= 0) {
+    constexpr std::array<std::string_view, 4> kArrays{".cfl", ".npy", ".mat", ".nii"};
+    const bool is_array = std::find(kArrays.begin(), kArrays.end(), path.extension().string()) != kArrays.end();
+    throw DatasetError(fmt::format("{}: not an HDF5 file{}", path.string(),
+                                   is_array ? "; an array becomes one by: python -m echotrain convert IN OUT.h5" : ""));
+  }
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
   if (!file) {
     throw DatasetError(

@@ -2,6 +2,7 @@
 #include <ismrmrd/dataset.h>
 
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "protocol/data/pixels.h"
@@ -177,6 +178,16 @@ void DatasetWriter::array(const std::string& name, const std::vector<std::size_t
 void DatasetWriter::flush() {
   const Lock lock;
   impl_->close();
+}
+
+void DatasetWriter::rename(const std::filesystem::path& file) {
+  const Lock lock;
+  impl_->close();
+  std::error_code error;
+  std::filesystem::rename(impl_->path, file, error);
+  if (error)
+    throw DatasetError(fmt::format("{} cannot be renamed to {}: {}", impl_->path, file.string(), error.message()));
+  impl_->path = file.string();
 }
 
 }  // namespace echotrain::protocol

@@ -118,6 +118,18 @@ Result<std::optional<Message>> MessageBuffer::next() {
   return std::optional<Message>(*std::move(message));
 }
 
+Result<std::optional<MessageBuffer::Raw>> MessageBuffer::next_raw() {
+  const auto bytes = pending();
+  if (bytes.empty() || bytes.size() < needed_) return std::optional<Raw>();
+  const auto extent = measure(bytes, limits_);
+  if (!extent) return extent.error();
+  needed_ = extent->size;
+  if (!extent->exact || bytes.size() < extent->size) return std::optional<Raw>();
+  begin_ += extent->size;
+  needed_ = 0;
+  return std::optional<Raw>(Raw{extent->id, {owner(), bytes.first(extent->size)}});
+}
+
 Result<bool> MessageBuffer::next_readout(Acquisition& to) {
   const auto bytes = pending();
   if (bytes.size() < std::max<std::uint64_t>(needed_, kIdBytes) ||

@@ -37,6 +37,13 @@ class MessageBuffer {
   /// Returns the next whole message, nothing if more bytes are needed, or why the stream cannot go on (also on later
   /// calls).
   Result<std::optional<Message>> next();
+  /// A message as it came.
+  struct Raw {
+    std::uint16_t id = 0;
+    Payload bytes;  ///< with its id
+  };
+  /// Does the same as next() without decoding.
+  Result<std::optional<Raw>> next_raw();
   /// Takes the next message if it is a whole readout, and puts it into `to`, a new one, without moving it about. False:
   /// nothing is taken, and next() tells what comes.
   Result<bool> next_readout(Acquisition& to);

@@ -39,6 +39,7 @@ const std::shared_ptr<numerics::Resources>& small_resources() {
     numerics::ResourceOptions options = test_resource_options();
     options.threads = 1;
     options.memory_budget = kBudget;
+    options.scan_store_bytes = 0;  // without files, noise that is kept for later scans stays in memory
     return std::make_shared<numerics::Resources>(options);
   }();
   return resources;

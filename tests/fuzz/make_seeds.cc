@@ -1,6 +1,6 @@
 // make_seeds FOLDER [FILE.h5...]: writes FOLDER/<target>/* from ISMRMRD files (parts of them as streams, their headers,
 // and as MRD 2, the attributes of their images, the files themselves when small), from the shipped pipelines, from the
-// table of the server's options, and from blocks compressed here.
+// table of the server's options, and from blocks compressed and raw data made here.
 #include <fmt/format.h>
 #include <zfp.h>
 
@@ -16,6 +16,8 @@
 #include "protocol/mrd2/model.h"
 #include "protocol/mrd2/mrd2_stream.h"
 #include "protocol/wire/codec.h"
+#include "tests/protocol/pulseq/sequence_text.h"
+#include "tests/protocol/twix/twix_bytes.h"
 
 namespace echotrain::fuzz {
 namespace {
@@ -251,6 +253,39 @@ void add_file(const Seeds& seeds, const fs::path& path) {
   add_mrd2(seeds, reader, name);
 }
 
+/// Measurements of raw data, behind the byte that says how the target cuts them: whole ones, and of several kinds.
+void add_raw_data(const Seeds& seeds) {
+  using namespace protocol::twix;
+  protocol::twix::ScanHead head;
+  head.samples = 8;
+  head.channels = 2;
+  head.center_sample = 4;
+  std::string lines;
+  for (const int bit :
+       {kNoise, kNormalise, kPhaseCorrection, kReflect, kReference, kReferenceAndImage, kLastInMeasurement}) {
+    head.mask = test::bit(bit);
+    head.line = static_cast<std::uint16_t>(bit % 4);
+    ++head.scan_counter;
+    lines += test::readout(head);
+  }
+  const std::string protocol =
+      test::ascconv("sFastImaging.lEPIFactor = 8\nsPat.lAccelFactPE = 2\nsPat.ucRefScanMode = 2\n");
+  const std::string body = test::header(protocol) + test::other(kSyncData, 300) + lines + test::the_end();
+  seeds.add("twix", "one", '\1' + body);
+  seeds.add("twix", "lines", '\1' + test::header() + lines);
+  seeds.add("twix", "two", '\2' + body + body);
+  seeds.add("twix", "file", std::string(1, '\0') + test::raid({body, body}).substr(0, 8 + 3 * 152));
+}
+
+void add_sequences(const Seeds& seeds) {
+  for (const int minor : {4, 5})
+    seeds.add("pulseq", "lines_" + std::to_string(minor), protocol::pulseq::test::lines(minor));
+  seeds.add(
+      "pulseq", "turned",
+      protocol::pulseq::test::with(protocol::pulseq::test::lines(5), "1 2 1 0\n2 1 1 0\n",
+                                   "1 2 1 3\n2 1 1 0\n3 7 3 0\nextension ROTATIONS 7\n3 0.7071068 0 0 0.7071068\n"));
+}
+
 }  // namespace
 }  // namespace echotrain::fuzz
 
@@ -265,6 +300,8 @@ int main(int argc, char** argv) {
   echotrain::fuzz::add_numbers(seeds);
   echotrain::fuzz::add_choices(seeds);
   echotrain::fuzz::add_proxy_headers(seeds);
+  echotrain::fuzz::add_raw_data(seeds);
+  echotrain::fuzz::add_sequences(seeds);
   for (int i = 2; i < argc; ++i) {
     try {
       echotrain::fuzz::add_file(seeds, argv[i]);

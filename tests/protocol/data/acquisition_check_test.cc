@@ -138,6 +138,17 @@ TEST(AcquisitionCheckTest, LimitsAreChecked) {
   }
 }
 
+/// siemens_to_ismrmrd says that there is one segment; Siemens' EPI counts its directions there.
+TEST(AcquisitionCheckTest, SegmentsOfEpiAreFree) {
+  Header header = cartesian_header();
+  header.encodings[0].segment = CounterLimit{0, 0, 0};
+  Acquisition acquisition = readout();
+  acquisition.head.idx.segment = 1;
+  EXPECT_EQ(verdict(acquisition, header), "counter segment outside its limits");
+  header.encodings[0].trajectory = Trajectory::epi;
+  EXPECT_EQ(verdict(acquisition, header), "");
+}
+
 TEST(AcquisitionCheckTest, CountersWithoutLimitsAreFree) {
   Acquisition acquisition = readout();
   acquisition.head.idx.repetition = 65535;

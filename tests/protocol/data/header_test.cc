@@ -207,6 +207,16 @@ TEST(HeaderXml, Trajectories) {
     EXPECT_EQ(header->encodings[0].trajectory, kind);
     EXPECT_EQ(to_string(kind), name);
   }
+  // EPI by the stylesheet that siemens_to_ismrmrd takes by itself.
+  for (const auto& [identifier, kind] :
+       {std::pair{"ConventionalEPI", Trajectory::epi}, std::pair{"Own", Trajectory::cartesian}}) {
+    const auto header =
+        parse_changed("<trajectory>cartesian</trajectory>",
+                      std::string("<trajectory>cartesian</trajectory><trajectoryDescription><identifier>") +
+                          identifier + "</identifier></trajectoryDescription>");
+    ASSERT_TRUE(header) << header.error().message;
+    EXPECT_EQ(header->encodings[0].trajectory, kind);
+  }
   expect_refused(parse_changed("<trajectory>cartesian", "<trajectory>rosette"), "trajectory is 'rosette'");
   expect_refused(parse_changed("<trajectory>cartesian</trajectory>", ""), "trajectory is missing");
 }
