@@ -47,13 +47,27 @@ void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, Device
   map(context, {to.size()}, RootSumOfSquares{from.data(), f[0], to.size(), to.data()}, kGrain);
 }
 
-void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
-  const Shape &m = matrix.shape(), &d = data.shape();
+namespace {
+
+void check_coils(const Shape& m, const Shape& d) {
   if (m.rank() != 2 || m[0] != m[1] || d.rank() != 3 || d[1] != m[0])
     throw std::invalid_argument(fmt::format(
         "apply_coil_matrix: expected [coil, coil] and [readout, coil, sample], got {} and {}", m.text(), d.text()));
+}
+
+}  // namespace
+
+void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
+  check_coils(matrix.shape(), data.shape());
   if (data.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, apply_coil_matrix(context, matrix, data));
+}
+
+void apply_coil_matrix(Context& context, HostView<const cfloat> matrix, HostView<cfloat> data) {
+  check_coils(matrix.shape(), data.shape());
+  if (data.size() == 0) return;
+  cpu::apply_coil_matrix(context, DeviceView<const cfloat>(matrix.data(), matrix.shape()),
+                         DeviceView<cfloat>(data.data(), data.shape()));
 }
 
 }  // namespace echotrain::numerics

@@ -13,6 +13,8 @@ void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, Device
 
 /// data[i, c', s] = sum_c matrix[c', c] data[i, c, s] in place. matrix: [coil, coil]; data: [readout, coil, sample].
 void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data);
+/// The same on the host, whatever the backend.
+void apply_coil_matrix(Context& context, HostView<const cfloat> matrix, HostView<cfloat> data);
 
 /// Running noise covariance: sum of n n^H over samples, in float64 on the host.
 class NoiseCovariance {
@@ -35,5 +37,8 @@ class NoiseCovariance {
 /// noise power in the imaging data to that in the noise scan. Throws std::invalid_argument when C is not positive
 /// definite.
 std::vector<cfloat> whitening_matrix(const std::vector<cdouble>& covariance, int coils, double scale);
+
+/// The inverse of a whitening matrix (lower triangular, [coil, coil]), which takes the whitening back.
+std::vector<cfloat> inverse_whitening(const std::vector<cfloat>& matrix, int coils);
 
 }  // namespace echotrain::numerics

@@ -69,4 +69,16 @@ std::vector<cfloat> whitening_matrix(const std::vector<cdouble>& covariance, int
   return result;
 }
 
+std::vector<cfloat> inverse_whitening(const std::vector<cfloat>& matrix, int coils) {
+  if (coils < 1 || matrix.size() != entries(coils))
+    throw std::invalid_argument(fmt::format("whitening: {} values are not a matrix of {} coils", matrix.size(), coils));
+  const HeapCharge paid(2 * sizeof(cdouble) * entries(coils));
+  const Matrix w = Eigen::Map<const Block>(matrix.data(), coils, coils).cast<cdouble>();
+  Matrix back = Matrix::Identity(coils, coils);
+  w.triangularView<Eigen::Lower>().solveInPlace(back);
+  std::vector<cfloat> result(entries(coils));
+  std::transform(back.data(), back.data() + back.size(), result.begin(), [](cdouble v) { return cfloat(v); });
+  return result;
+}
+
 }  // namespace echotrain::numerics

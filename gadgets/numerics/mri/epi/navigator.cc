@@ -107,6 +107,22 @@ std::vector<cdouble> odd_even_products(const Navigators& lines) {
   return out;
 }
 
+std::vector<cdouble> odd_even_products(const Navigators& lines, std::size_t line) {
+  if (line == 0 || line + 1 >= lines.profiles.size() || !lines.reversed[line] || !differ(lines, line - 1, line) ||
+      !differ(lines, line, line + 1))
+    return {};
+  const auto &before = lines.profiles[line - 1], &own = lines.profiles[line], &after = lines.profiles[line + 1];
+  cdouble turned = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) turned += std::conj(before[i]) * after[i];
+  // Half an angle has two values; the one next to the train's mean is taken, which serves the other lines, too.
+  const double mean = precession(lines);
+  const cdouble later = std::polar(1.0, mean + std::remainder(std::arg(turned) - 2 * mean, 2 * std::numbers::pi) / 2);
+  std::vector<cdouble> out;
+  for (std::size_t i = 0; i < own.size(); ++i)
+    out.push_back(std::conj(0.5 * (before[i] * later + after[i] * std::conj(later))) * own[i]);
+  return out;
+}
+
 bool looks_mirrored(const Navigators& lines) {
   const auto n = static_cast<std::size_t>(lines.n);
   std::vector<double> forward(n), reversed(n);

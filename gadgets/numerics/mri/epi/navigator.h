@@ -40,6 +40,10 @@ double precession(const Navigators& lines);
 /// neighbour, turned by one echo's precession. Empty when no line has a neighbour of the other direction.
 std::vector<cdouble> odd_even_products(const Navigators& lines);
 
+/// [coil, x]: the product of reversed line `line` alone, by the mean of both neighbours and the precession between
+/// these, of the two that differ by pi the one nearer to precession(); empty where they do not both run the other way.
+std::vector<cdouble> odd_even_products(const Navigators& lines, std::size_t line);
+
 /// True if reversed lines look like mirrored ones: the flags are the wrong way round, or belong to other lines.
 bool looks_mirrored(const Navigators& lines);
 

@@ -71,7 +71,8 @@ bool is_regular(const std::vector<double>& positions, std::int64_t n) {
   return true;
 }
 
-std::vector<float> regular_line_weights(const std::vector<double>& positions, std::int64_t n, bool descending) {
+std::vector<float> regular_line_weights(const std::vector<double>& positions, std::int64_t n, bool descending,
+                                        double needed) {
   const double first = -static_cast<double>(n / 2), last = first + static_cast<double>(n) - 1;
   std::vector<double> sorted;
   std::copy_if(positions.begin(), positions.end(), std::back_inserter(sorted), [](double k) { return !std::isnan(k); });
@@ -80,29 +81,40 @@ std::vector<float> regular_line_weights(const std::vector<double>& positions, st
     throw std::invalid_argument(fmt::format("samples lie at {:.1f} to {:.1f} steps of k-space, but a line has {} to {}",
                                             sorted.empty() ? 0.0 : sorted.front(), sorted.empty() ? 0.0 : sorted.back(),
                                             first, last));
+  double widest = 0;
   for (std::size_t s = 1; s < sorted.size(); ++s)
-    if (sorted[s] > first && sorted[s - 1] < last && sorted[s] - sorted[s - 1] > kWidest)
-      throw std::invalid_argument(fmt::format(
-          "samples are up to {:.2f} steps of k-space apart, but the field of view needs 1", sorted[s] - sorted[s - 1]));
+    if (sorted[s] > first && sorted[s - 1] < last) widest = std::max(widest, sorted[s] - sorted[s - 1]);
+  if (widest * needed > kWidest)
+    throw std::invalid_argument(fmt::format(
+        "samples are up to {:.2f} steps of k-space apart, but the field of view needs {:.3g}", widest, 1 / needed));
+  const double field = widest > kWidest ? std::max(1 / widest, needed) : 1;
 
-  const auto rows = static_cast<Eigen::Index>(positions.size());
-  const auto points = static_cast<Eigen::Index>(n + 2 * kBeyond);
-  // Eigen allocates with malloc: the model and the solution, and the normal matrix with its factor.
-  const HeapCharge paid(sizeof(double) * static_cast<std::size_t>(2 * rows * points + 3 * points * points));
-  Eigen::MatrixXd model(rows, points);
-  for (Eigen::Index s = 0; s < rows; ++s) {
-    const double k = positions[static_cast<std::size_t>(s)];
-    for (Eigen::Index p = 0; p < points; ++p)
-      model(s, p) = std::isnan(k) ? 0 : sinc(k - (first + static_cast<double>(p - kBeyond)));
-  }
+  const auto rows = static_cast<Eigen::Index>(positions.size()), line = static_cast<Eigen::Index>(n);
+  const double begin = std::floor(first * field) - kBeyond;  // points lie at (begin + p) / field
+  const auto points = static_cast<Eigen::Index>(std::ceil(last * field) + kBeyond - begin) + 1;
+  // Eigen allocates with malloc: the model and the solution, the normal matrix with its factor, and the line.
+  const HeapCharge paid(sizeof(double) *
+                        static_cast<std::size_t>(2 * rows * points + 3 * points * points + line * (points + rows)));
+  const auto interpolation = [&](Eigen::Index count, auto&& at) {
+    Eigen::MatrixXd out(count, points);
+    for (Eigen::Index i = 0; i < count; ++i)
+      for (Eigen::Index p = 0; p < points; ++p) {
+        const double k = at(i);
+        out(i, p) = std::isnan(k) ? 0 : sinc(k * field - (begin + static_cast<double>(p)));
+      }
+    return out;
+  };
+  const Eigen::MatrixXd model =
+      interpolation(rows, [&](Eigen::Index s) { return positions[static_cast<std::size_t>(s)]; });
   Eigen::MatrixXd normal = model.transpose() * model;
   normal.diagonal().array() += kConstant;
-  const Eigen::MatrixXd solution = normal.llt().solve(model.transpose());  // [point, sample]
+  Eigen::MatrixXd solution = normal.llt().solve(model.transpose());  // [point, sample]
+  solution = field < 1 ? interpolation(line, [&](Eigen::Index x) { return first + static_cast<double>(x); }) * solution
+                       : solution.middleRows(kBeyond, line).eval();
   std::vector<float> weights;
   weights.reserve(positions.size() * static_cast<std::size_t>(n));
   for (Eigen::Index s = 0; s < rows; ++s)
-    for (std::int64_t x = 0; x < n; ++x)
-      weights.push_back(static_cast<float>(solution(kBeyond + (descending ? n - 1 - x : x), s)));
+    for (std::int64_t x = 0; x < n; ++x) weights.push_back(static_cast<float>(solution(descending ? n - 1 - x : x, s)));
   return weights;
 }
 

@@ -29,9 +29,11 @@ bool is_regular(const std::vector<double>& positions, std::int64_t n);
 /// Weights [sample, x] that make a line of n points at k = x - floor(n/2), or, `descending`, at n - 1 - x - floor(n/2),
 /// from samples at `positions` (NaN: a sample that is left out). The line is the regularised least-squares solution for
 /// a profile within the field of view, whose k-space is interpolated by sinc; some points beyond both ends are solved
-/// for, too. Source: Rosenfeld, "An optimal and efficient new gridding algorithm using singular value decomposition",
-/// MRM 40, 1998, here with a small constant instead of the truncation. std::invalid_argument, with a text for the
-/// sender, when samples do not cover the line or are more than a step apart.
-std::vector<float> regular_line_weights(const std::vector<double>& positions, std::int64_t n, bool descending);
+/// for, too. Where samples are more than a step apart, the profile lies within the part of the field of view that they
+/// can encode, which has to be `needed` of it at least. Source: Rosenfeld, "An optimal and efficient new gridding
+/// algorithm using singular value decomposition", MRM 40, 1998, here with a small constant instead of the truncation.
+/// std::invalid_argument, with a text for the sender, when samples do not cover the line or are too far apart.
+std::vector<float> regular_line_weights(const std::vector<double>& positions, std::int64_t n, bool descending,
+                                        double needed = 1);
 
 }  // namespace echotrain::numerics

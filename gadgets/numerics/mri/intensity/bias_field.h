@@ -25,12 +25,12 @@ struct BiasFieldFacts {
 /// field[r] = the factor by which the image is too bright at r, with a mean of 1 where there is signal: N4 (Tustison et
 /// al., IEEE TMI 29(6), 2010). The logarithm of the image less that of its sharpened values (histogram_sharpening.h:
 /// 200 bins, width 0.15, noise 0.01) is approximated by cubic B-splines (spline_lattice.h), and added to the field,
-/// again and again, on finer and finer splines. magnitude, field: [z, y, x]. On the host, in float64.
+/// again and again, on finer and finer splines. magnitude, field: [z, y, x]. In float64; waits for the device.
 ///
 /// Each n-th voxel of an axis is looked at, so that at most as many as the options allow are left; picking them keeps
 /// the histogram, which means would blur. Throws std::invalid_argument on wrong shapes, and on values that are not
 /// finite.
-BiasFieldFacts bias_field(ThreadPool& threads, HostView<const float> magnitude, const BiasFieldOptions& options,
-                          HostView<float> field);
+BiasFieldFacts bias_field(Context& context, DeviceView<const float> magnitude, const BiasFieldOptions& options,
+                          DeviceView<float> field);
 
 }  // namespace echotrain::numerics

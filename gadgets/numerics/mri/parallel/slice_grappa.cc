@@ -14,15 +14,64 @@
 namespace echotrain::numerics {
 namespace {
 
-/// The offsets of the lines that a kernel takes from the line that it makes, in acquired lines, ascending.
-std::vector<std::int64_t> all_taps(std::int64_t kernel_y) {
-  std::vector<std::int64_t> taps;
-  for (std::int64_t i = 0; i < kernel_y; ++i) taps.push_back(i - kernel_y / 2);
+constexpr std::size_t kMostPatterns = 64;
+
+/// A line that a kernel takes: 1 where it was read backwards, and its offset from the made one in acquired lines.
+struct Tap {
+  std::int64_t backwards = 0, offset = 0;
+  auto operator<=>(const Tap&) const = default;
+};
+using Taps = std::vector<Tap>;  // ascending
+
+/// Those of line j of the frame, without lines outside of it where `inside`.
+Taps taps_of(std::int64_t j, std::int64_t lines, std::int64_t kernel_y, const std::vector<bool>& reversed,
+             bool inside) {
+  Taps taps;
+  for (std::int64_t i = 0; i < kernel_y; ++i) {
+    const std::int64_t offset = i - kernel_y / 2, line = j + offset;
+    const bool there = line >= 0 && line < lines;
+    if (inside && !there) continue;
+    taps.push_back({there && !reversed.empty() && reversed[static_cast<std::size_t>(line)] ? 1 : 0, offset});
+  }
+  std::sort(taps.begin(), taps.end());
   return taps;
 }
 
+/// The kernels with all their sources, and for each those of lines at the frame's ends, which have some of these; the
+/// first of them is the whole one.
+std::map<Taps, std::vector<Taps>> arrangements(std::int64_t lines, std::int64_t kernel_y,
+                                               const std::vector<bool>& reversed) {
+  std::map<Taps, std::vector<Taps>> made;
+  std::vector<Taps> at_ends;
+  for (std::int64_t j = 0; j < lines; ++j) {
+    Taps taps = taps_of(j, lines, kernel_y, reversed, true);
+    if (static_cast<std::int64_t>(taps.size()) == kernel_y)
+      made.try_emplace(taps, 1, taps);
+    else if (std::find(at_ends.begin(), at_ends.end(), taps) == at_ends.end())
+      at_ends.push_back(std::move(taps));
+  }
+  for (std::int64_t j = 0; j < lines; ++j) {
+    const Taps taps = taps_of(j, lines, kernel_y, reversed, true);
+    const auto end = std::find(at_ends.begin(), at_ends.end(), taps);
+    if (end == at_ends.end()) continue;
+    at_ends.erase(end);
+    auto whole = std::find_if(made.begin(), made.end(), [&](const auto& each) {
+      return std::includes(each.first.begin(), each.first.end(), taps.begin(), taps.end());
+    });
+    if (whole == made.end()) {
+      const Taps all = taps_of(j, lines, kernel_y, reversed, false);
+      whole = made.try_emplace(all, 1, all).first;
+    }
+    whole->second.push_back(taps);
+  }
+  if (made.size() > kMostPatterns)
+    throw std::invalid_argument(
+        fmt::format("lines that were read backwards lie in more than {} arrangements among the others", kMostPatterns));
+  return made;
+}
+
 void check(const std::vector<SliceReference>& references, std::int64_t step, std::int64_t lines,
-           const SliceGrappaOptions& options) {
+           const SliceGrappaOptions& options, const std::vector<bool>& reversed) {
   if (references.empty() || step < 1 || lines < 1)
     throw std::invalid_argument("slice_grappa: there are at least one slice, one line and a step of 1");
   if (options.kernel_x < 1 || options.kernel_y < 1)
@@ -34,11 +83,18 @@ void check(const std::vector<SliceReference>& references, std::int64_t step, std
     if (shape.rank() != 3 || !(reference.block.shape() == shape) || shape.size() == 0)
       throw std::invalid_argument(fmt::format("slice_grappa: reference lines of slices, {} and {}, are not alike",
                                               shape.text(), reference.block.shape().text()));
+  if (!reversed.empty() && static_cast<std::int64_t>(reversed.size()) != lines)
+    throw std::invalid_argument("slice_grappa: each line of the frame has a direction, or none has");
+  const bool both = std::find(reversed.begin(), reversed.end(), true) != reversed.end();
+  for (const SliceReference& reference : references)
+    if (both && !(reference.reversed.shape() == shape))
+      throw std::invalid_argument("slice_grappa: some slices have no references that were read backwards");
 }
 
-/// The blocks with the phases of their blips: [coil, slice, y, x]; with `sum`, the sum of all precedes the slices.
+/// The blocks, or those that were read backwards, with the phases of their blips: [coil, slice, y, x]; with `sum`, the
+/// sum of all precedes the slices.
 HostArray<cfloat> turned_blocks(Context& context, const std::vector<SliceReference>& references, std::int64_t step,
-                                bool sum) {
+                                bool sum, bool backwards) {
   const Shape& shape = references.front().block.shape();
   const std::int64_t coils = shape[0], ny = shape[1], nx = shape[2], first = sum ? 1 : 0;
   const auto slices = static_cast<std::int64_t>(references.size());
@@ -46,13 +102,14 @@ HostArray<cfloat> turned_blocks(Context& context, const std::vector<SliceReferen
   std::fill_n(out.data(), out.size(), cfloat{});
   for (std::int64_t m = 0; m < slices; ++m) {
     const SliceReference& reference = references[static_cast<std::size_t>(m)];
+    const HostView<const cfloat>& block = backwards ? reference.reversed : reference.block;
     for (std::int64_t y = 0; y < ny; ++y) {
       context.check_stop();
       const double turns = reference.turns * static_cast<double>(y) / static_cast<double>(step);
       const cfloat factor(std::polar(1.0, 2 * std::numbers::pi * std::remainder(turns, 1.0)));
       for (std::int64_t c = 0; c < coils; ++c)
         for (std::int64_t x = 0; x < nx; ++x) {
-          const cfloat value = factor * reference.block[(c * ny + y) * nx + x];
+          const cfloat value = factor * block[(c * ny + y) * nx + x];
           out.data()[((c * (slices + first) + m + first) * ny + y) * nx + x] = value;
           if (sum) out.data()[(c * (slices + first) * ny + y) * nx + x] += value;
         }
@@ -64,6 +121,7 @@ HostArray<cfloat> turned_blocks(Context& context, const std::vector<SliceReferen
 /// The matrix of all kernels, and the right-hand sides of all slices.
 class SliceEquations {
  public:
+  /// rows: sources in the plane 0, or, read backwards, 1.
   SliceEquations(Context& context, const std::vector<SliceReference>& references, std::int64_t step,
                  const KernelRows& rows, bool split)
       : context_(context),
@@ -71,14 +129,25 @@ class SliceEquations {
         slices_(static_cast<std::int64_t>(references.size())),
         rows_(rows),
         system_(context, rows.elements() * coils_, slices_ * coils_) {
-    const HostArray<cfloat> blocks = turned_blocks(context, references, step, !split);
-    const Shape& n = blocks.shape();
+    const bool both = rows.sources.back()[1] > 0;
+    const HostArray<cfloat> blocks = turned_blocks(context, references, step, !split, false),
+                            backwards =
+                                both ? turned_blocks(context, references, step, !split, true) : HostArray<cfloat>();
+    const auto planes = [&](std::int64_t m) {
+      std::vector<std::pair<const HostArray<cfloat>*, std::int64_t>> out{{&blocks, m}};
+      if (both) out.emplace_back(&backwards, m);
+      return out;
+    };
     if (split) {
-      for (std::int64_t m = 0; m < slices_; ++m) add(own_block(blocks, m), {{0, 0}}, m);
+      for (std::int64_t m = 0; m < slices_; ++m) add(block_of(planes(m)), {{0, 0}}, m);
     } else {
+      auto of_sum = planes(0);
       std::vector<RowStep> targets;
-      for (std::int64_t m = 0; m < slices_; ++m) targets.push_back({0, m + 1});
-      add(blocks.reshaped({n[0], n[1], n[2], n[3]}), targets, 0);
+      for (std::int64_t m = 0; m < slices_; ++m) {
+        targets.push_back({0, static_cast<std::int64_t>(of_sum.size())});
+        of_sum.emplace_back(&blocks, m + 1);
+      }
+      add(block_of(of_sum), targets, 0);
     }
     double sum = 0;
     for (std::int64_t j = 0; j < system_.unknowns(); ++j) sum += system_.column(j).re[j];
@@ -125,11 +194,16 @@ class SliceEquations {
     std::copy_n(from.im, count, to.im);
   }
 
-  HostArray<cfloat> own_block(const HostArray<cfloat>& blocks, std::int64_t m) const {
-    const Shape& n = blocks.shape();
-    HostArray<cfloat> out = context_.allocate_host<cfloat>({n[0], 1, n[2], n[3]});
+  /// Planes of blocks [coil, plane, y, x], by their numbers in these.
+  HostArray<cfloat> block_of(const std::vector<std::pair<const HostArray<cfloat>*, std::int64_t>>& planes) const {
+    const Shape& n = planes.front().first->shape();
+    const std::int64_t plane = n[2] * n[3], count = static_cast<std::int64_t>(planes.size());
+    HostArray<cfloat> out = context_.allocate_host<cfloat>({n[0], count, n[2], n[3]});
     for (std::int64_t c = 0; c < n[0]; ++c)
-      std::copy_n(blocks.data() + (c * n[1] + m) * n[2] * n[3], n[2] * n[3], out.data() + c * n[2] * n[3]);
+      for (std::int64_t p = 0; p < count; ++p) {
+        const auto& [from, number] = planes[static_cast<std::size_t>(p)];
+        std::copy_n(from->data() + (c * n[1] + number) * plane, plane, out.data() + (c * count + p) * plane);
+      }
     return out;
   }
 
@@ -166,14 +240,13 @@ class SliceEquations {
 }  // namespace
 
 GrappaKernels fit_slices(Context& context, const std::vector<SliceReference>& references, std::int64_t step,
-                         std::int64_t lines, const SliceGrappaOptions& options) {
-  check(references, step, lines, options);
+                         std::int64_t lines, const SliceGrappaOptions& options, const std::vector<bool>& reversed) {
+  check(references, step, lines, options, reversed);
   const Shape& shape = references.front().block.shape();
   const auto slices = static_cast<std::int64_t>(references.size());
-  const std::vector<std::int64_t> taps = all_taps(options.kernel_y);
   KernelRows rows;
   rows.kernel_x = std::min(options.kernel_x, shape[2]);
-  for (const std::int64_t tap : taps) rows.sources.push_back({tap * step, 0});
+  for (std::int64_t i = 0; i < options.kernel_y; ++i) rows.sources.push_back({i * step, 0});
   rows.targets.push_back({0, 0});
   const std::int64_t reach = (options.kernel_y - 1) * step + 1,
                      equations = places_of({1, shape[1], shape[2]}, rows).count();
@@ -185,43 +258,40 @@ GrappaKernels fit_slices(Context& context, const std::vector<SliceReference>& re
         "reference lines of {} x {} samples give {} equations for a kernel of {} unknowns: at least a third "
         "is needed",
         shape[2], shape[1], equations * (options.split ? slices : 1), rows.elements() * shape[0]));
-  SliceEquations system(context, references, step, rows, options.split);
 
   GrappaKernels made;
   made.lattice.step_y = step;
   made.coils = shape[0];
   made.kernel_x = rows.kernel_x;
-  made.of_row.assign(static_cast<std::size_t>(lines), -1);
   std::vector<cfloat> weights;
-  std::map<std::vector<std::size_t>, std::int32_t> known;
-  const auto make = [&](const std::vector<std::size_t>& used) {
-    const auto [at, is_new] = known.try_emplace(used, static_cast<std::int32_t>(known.size()));
-    if (!is_new) return at->second;
-    HermitianSystem solved = system.solved(used, options.regularization);
-    if (used.size() == taps.size()) made.residual = system.residual(solved, options.regularization);
-    for (std::int64_t m = 0; m < slices; ++m) {
-      GrappaKernel& kernel = made.kernels.emplace_back();
-      kernel.first = static_cast<std::int64_t>(weights.size());
-      for (const std::size_t s : used) kernel.sources.push_back({-taps[s], 0});
-      weights.resize(weights.size() + static_cast<std::size_t>(made.coils * solved.unknowns()));
-      for (std::int64_t j = 0; j < solved.unknowns(); ++j) {
-        const auto w = solved.column(j).at(solved.first_right() + m * made.coils);
-        for (std::int64_t c = 0; c < made.coils; ++c)
-          weights[static_cast<std::size_t>(kernel.first + c * solved.unknowns() + j)] =
-              cfloat(static_cast<float>(w.re[c]), static_cast<float>(w.im[c]));
+  std::map<Taps, std::int32_t> known;
+  for (const auto& [whole, parts] : arrangements(lines, options.kernel_y, reversed)) {
+    rows.sources.clear();
+    for (const Tap& tap : whole) rows.sources.push_back({tap.offset * step, tap.backwards});
+    SliceEquations system(context, references, step, rows, options.split);
+    for (const Taps& taps : parts) {
+      known.emplace(taps, static_cast<std::int32_t>(known.size()));
+      std::vector<std::size_t> used;
+      for (const Tap& tap : taps)
+        used.push_back(static_cast<std::size_t>(std::find(whole.begin(), whole.end(), tap) - whole.begin()));
+      HermitianSystem solved = system.solved(used, options.regularization);
+      if (taps == whole) made.residual = std::max(made.residual, system.residual(solved, options.regularization));
+      for (std::int64_t m = 0; m < slices; ++m) {
+        GrappaKernel& kernel = made.kernels.emplace_back();
+        kernel.first = static_cast<std::int64_t>(weights.size());
+        for (const Tap& tap : taps) kernel.sources.push_back({-tap.offset, 0});
+        weights.resize(weights.size() + static_cast<std::size_t>(made.coils * solved.unknowns()));
+        for (std::int64_t j = 0; j < solved.unknowns(); ++j) {
+          const auto w = solved.column(j).at(solved.first_right() + m * made.coils);
+          for (std::int64_t c = 0; c < made.coils; ++c)
+            weights[static_cast<std::size_t>(kernel.first + c * solved.unknowns() + j)] =
+                cfloat(static_cast<float>(w.re[c]), static_cast<float>(w.im[c]));
+        }
       }
     }
-    return at->second;
-  };
-  std::vector<std::size_t> all(taps.size());
-  for (std::size_t s = 0; s < all.size(); ++s) all[s] = s;
-  make(all);
-  for (std::int64_t j = 0; j < lines; ++j) {
-    std::vector<std::size_t> used;
-    for (std::size_t s = 0; s < taps.size(); ++s)
-      if (j + taps[s] >= 0 && j + taps[s] < lines) used.push_back(s);
-    made.of_row[static_cast<std::size_t>(j)] = make(used);
   }
+  for (std::int64_t j = 0; j < lines; ++j)
+    made.of_row.push_back(known.at(taps_of(j, lines, options.kernel_y, reversed, true)));
   made.weights = context.upload<cfloat>({weights.data(), {static_cast<std::int64_t>(weights.size())}});
   return made;
 }

@@ -24,6 +24,7 @@ struct SliceReference {
   HostView<const cfloat> block;  ///< [coil, y, x]: k-space without gaps
   double turns = 0;              ///< turns by which blips advance this slice's phase from acquired line to acquired
                                  ///< line
+  HostView<const cfloat> reversed = {};  ///< the same lines, read backwards (and turned); empty: there are none
 };
 
 /// Fits the kernels. Kernel m makes slice m from all sources, which are steps target - source in acquired lines. Lines
@@ -36,11 +37,16 @@ struct SliceReference {
 /// sum of all slices stands for A_t and A_s. Least squares in float64 on the host, over all places in the blocks.
 /// Sources: Setsompop et al., MRM 67, 2012 (slice-GRAPPA); Cauley et al., MRM 72, 2014 (split).
 ///
-/// `residual`: norm of the misfit over norm of the targets. The same bits for any number of threads. Throws
-/// std::invalid_argument where blocks are smaller than the kernel, have fewer equations than a third of the unknowns,
-/// are 0 or not finite, or differ in size.
+/// `reversed` says which acquired lines of the frame were read backwards (empty: none). Kernels then differ by the
+/// directions of the lines that they take, which references of the same directions stand for, and make the slice's
+/// line as it is read forward (dual-polarity slice-GRAPPA: Hoge, Setsompop and Polimeni, MRM 80, 2018).
+///
+/// `residual`: norm of the misfit over norm of the targets, the largest of all directions. The same bits for any number
+/// of threads. Throws std::invalid_argument where blocks are smaller than the kernel, have fewer equations than a third
+/// of the unknowns, are 0 or not finite, or differ in size, and where lines lie in more than 64 arrangements of
+/// directions.
 GrappaKernels fit_slices(Context& context, const std::vector<SliceReference>& references, std::int64_t step,
-                         std::int64_t lines, const SliceGrappaOptions& options);
+                         std::int64_t lines, const SliceGrappaOptions& options, const std::vector<bool>& reversed = {});
 
 /// The rows of all slices of a frame of `lines` acquired lines, for correct_lines() with hybrid_kernels() of the
 /// kernels: row m * lines + j is line j of slice m. half: [coil, line, x] of the frame, all slices in one.

@@ -1,10 +1,12 @@
 // Work that somebody no longer wants.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <future>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -149,9 +151,12 @@ constexpr double kBound_s = kSlower * 0.3;
 template <class Work>
 void expect_soon_in_parts(const std::vector<double>& parts, const Work& work) {
   Context whole(Backend::cpu, test_resources(2));
-  const double begin = spent(Backend::cpu);
-  work(whole);
-  const double whole_s = spent(Backend::cpu) - begin;
+  double whole_s = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < 2; ++run) {  // a first run also pays for its memory's pages
+    const double begin = spent(Backend::cpu);
+    work(whole);
+    whole_s = std::min(whole_s, spent(Backend::cpu) - begin);
+  }
   for (const double part : parts)
     EXPECT_LT(spent_after_stop(Backend::cpu, part * whole_s, work), kBound_s)
         << kMatterOfTime << part << " of " << whole_s << " s";

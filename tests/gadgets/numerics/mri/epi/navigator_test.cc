@@ -81,6 +81,17 @@ TEST(NavigatorTest, LinearPhaseAndPrecession) {
   EXPECT_TRUE(numerics::odd_even_products(made(3, 7, 0, [](double) { return 0.0; })).empty());  // none is reversed
 }
 
+TEST(NavigatorTest, EachReversedLineHasAProductOfItsOwn) {
+  Navigators set = made(6, 1, 0.7, [](double x) { return 0.2 - 0.1 * x; });
+  for (cdouble& value : set.profiles[3]) value *= std::polar(1.0, 0.3);
+  for (const std::size_t line : {1u, 3u}) {
+    const auto phase = numerics::linear_phase(of_all_coils(numerics::odd_even_products(set, line)));
+    EXPECT_NEAR(phase.constant, line == 3 ? 0.5 : 0.2, 1e-9);
+    EXPECT_NEAR(phase.slope, -0.1, 1e-9);
+  }
+  for (const std::size_t line : {0u, 2u, 5u}) EXPECT_TRUE(numerics::odd_even_products(set, line).empty()) << line;
+}
+
 TEST(NavigatorTest, PointwisePhaseFollowsWhatALineCannot) {
   const auto bent = [](double x) { return 0.2 + 0.1 * x + 0.004 * x * x; };
   const auto products = of_all_coils(numerics::odd_even_products(made(3, 1, 0, bent)));
@@ -91,6 +102,19 @@ TEST(NavigatorTest, PointwisePhaseFollowsWhatALineCannot) {
   for (std::int64_t x = kPoints / 2 - 6; x < kPoints / 2 + 10; ++x)
     EXPECT_NEAR(phases[static_cast<std::size_t>(x)], bent(place(x)), 0.05);  // of 0.3, smoothed
   EXPECT_GT(numerics::ghost_level(products, straight), 2 * numerics::ghost_level(products, phases));
+}
+
+/// Where spins precess by a quarter turn from echo to echo, the precession between two lines is a half turn of either
+/// sign: all lines take the same one, else their phases would be a half turn apart.
+TEST(NavigatorTest, SingleLinesTakeTheTrainsPrecession) {
+  Navigators set = made(21, 1, std::numbers::pi / 2, [](double x) { return -0.4 + 0.1 * x; });
+  for (std::size_t l = 0; l < set.profiles.size(); ++l)
+    for (cdouble& value : set.profiles[l]) value *= std::polar(1.0, l % 4 < 2 ? 0.01 : -0.01);
+  const auto all = of_all_coils(numerics::odd_even_products(set));
+  for (std::size_t l = 1; l < set.profiles.size(); l += 2) {
+    const auto one = of_all_coils(numerics::odd_even_products(set, l));
+    for (std::size_t x = 10; x < 30; ++x) EXPECT_LT(std::abs(std::arg(one[x] / all[x])), 0.05) << l;
+  }
 }
 
 TEST(NavigatorTest, GhostLevelIsTheTangentOfHalfThePhase) {

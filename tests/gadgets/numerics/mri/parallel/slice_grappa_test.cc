@@ -216,12 +216,60 @@ TYPED_TEST(SliceGrappaFitTest, SlicesThatCoilsSeeOtherwiseComeApart) {
   }
 }
 
+/// Coils see a slice otherwise in lines that were read backwards; these come forward, whatever the order of directions.
+TYPED_TEST(SliceGrappaFitTest, LinesThatWereReadBackwardsAreMadeForward) {
+  const std::int64_t coils = 5, n = 12;
+  const std::vector<double> turns = {0, 0.5};
+  Random random(8);
+  const auto seen = random.normals(2 * coils), seen_back = random.normals(2 * coils);
+  const Blocks forward = separable_blocks(coils, 14, n, turns, seen, 1),
+               backwards = separable_blocks(coils, 14, n, turns, seen_back, 1);
+  auto references = forward.references();
+  for (std::size_t s = 0; s < 2; ++s) references[s].reversed = {backwards.slices[s].data(), {coils, 14, n}};
+  for (const std::vector<bool>& reversed : {std::vector<bool>{0, 1, 0, 1, 0, 1, 0, 1}, {1, 0, 1, 1, 0, 0, 1}, {1, 0}}) {
+    const auto lines = static_cast<std::int64_t>(reversed.size());
+    const Blocks frames = separable_blocks(coils, lines, n, turns, seen, 2),
+                 frames_back = separable_blocks(coils, lines, n, turns, seen_back, 2);
+    std::vector<cfloat> sum(static_cast<std::size_t>(coils * lines * n)), truth(2 * sum.size());
+    for (std::int64_t c = 0; c < coils; ++c)
+      for (std::int64_t j = 0; j < lines; ++j)
+        for (std::int64_t x = 0; x < n; ++x)
+          for (std::size_t s = 0; s < 2; ++s) {
+            const cdouble turn = turned(turns[s] * static_cast<double>(j));
+            const Blocks& read = reversed[static_cast<std::size_t>(j)] ? frames_back : frames;
+            sum[static_cast<std::size_t>((c * lines + j) * n + x)] += cfloat(turn * read.at(s, c, j, x));
+            truth[static_cast<std::size_t>((c * 2 * lines + static_cast<std::int64_t>(s) * lines + j) * n + x)] =
+                cfloat(turn * frames.at(s, c, j, x));
+          }
+    const auto error_with = [&](const SliceGrappaOptions& options, const std::vector<bool>& directions) {
+      const GrappaKernels made = numerics::fit_slices(this->context(), references, 1, lines, options, directions);
+      const auto got = apart(this->context(), made, 2, this->upload(sum, {coils, lines, n}));
+      double error = 0, size = 0;
+      for (std::size_t i = 0; i < truth.size(); ++i) {
+        error += std::norm(cdouble(got[i]) - cdouble(truth[i]));
+        size += std::norm(cdouble(truth[i]));
+      }
+      return std::sqrt(error / size);
+    };
+    // As above: float32 weights; without the split, phases that references do not have.
+    EXPECT_LT(error_with({3, 3, 1e-7, true}, reversed), 1e-4) << lines;
+    EXPECT_LT(error_with({3, 3, 1e-7, false}, reversed), 1e-2) << lines;
+    EXPECT_GT(error_with({3, 3, 1e-7, true}, {}), 0.3) << lines;
+  }
+  const GrappaKernels plain = numerics::fit_slices(this->context(), references, 1, 6, {3, 3, 1e-4, true}),
+                      told = numerics::fit_slices(this->context(), references, 1, 6, {3, 3, 1e-4, true},
+                                                  std::vector<bool>(6));
+  EXPECT_EQ(this->download(plain.weights), this->download(told.weights));
+  EXPECT_EQ(plain.of_row, told.of_row);
+}
+
 TEST(SliceGrappaInputTest, ReferencesThatDoNotDoAreRefused) {
   numerics::Context context(numerics::Backend::cpu, test_resources());
   const Blocks blocks = random_blocks(2, 9, 8, {0, 0.5});
-  const auto why = [&](const Blocks& of, std::int64_t step, const SliceGrappaOptions& options) -> std::string {
+  const auto why = [&](const Blocks& of, std::int64_t step, const SliceGrappaOptions& options,
+                       const std::vector<bool>& reversed = {}) -> std::string {
     try {
-      numerics::fit_slices(context, of.references(), step, 8, options);
+      numerics::fit_slices(context, of.references(), step, 8, options, reversed);
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
@@ -238,6 +286,9 @@ TEST(SliceGrappaInputTest, ReferencesThatDoNotDoAreRefused) {
   EXPECT_NE(why(blocks, 1, {0, 3, 1e-4, true}).find("extent of 1 or more"), std::string::npos);
   EXPECT_NE(why(blocks, 1, {3, 3, 2, true}).find("regularization"), std::string::npos);
   EXPECT_NE(why({2, 9, 8, {}, {}}, 1, {3, 3, 1e-4, true}).find("at least one slice"), std::string::npos);
+  EXPECT_NE(why(blocks, 1, {3, 3, 1e-4, true}, std::vector<bool>(8, true)).find("no references that were read back"),
+            std::string::npos);
+  EXPECT_NE(why(blocks, 1, {3, 3, 1e-4, true}, {true}).find("has a direction, or none"), std::string::npos);
 }
 
 }  // namespace
