@@ -102,8 +102,8 @@ std::vector<std::string> fit(ChildLimits& limits) {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
                            int output, const std::vector<int>& descriptors, const ChildLimits& limits,
-                           OwnDescriptor lifeline)
-    : limits_(limits), lifeline_(std::move(lifeline)) {
+                           OwnDescriptor lifeline, std::optional<StepBox> box)
+    : box_(std::move(box)), limits_(limits), lifeline_(std::move(lifeline)) {
   hear_of_children();
   SpawnPlan plan;
   // Descriptors are copied to numbers above those that the child gets, so that no dup2() overwrites a descriptor that a
@@ -151,6 +151,15 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
     reap(true);
     throw;
   }
+}
+
+std::string ChildProcess::word() {
+  std::string all;
+  std::array<char, 4096> piece{};
+  ssize_t n = 0;
+  while ((n = ::recv(lifeline_.get(), piece.data(), piece.size(), MSG_DONTWAIT)) > 0)
+    all.append(piece.data(), static_cast<std::size_t>(n));
+  return all;
 }
 
 ChildProcess::~ChildProcess() {

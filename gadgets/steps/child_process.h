@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gadgets/steps/step_box.h"
 #include "gadgets/steps/stream_peer.h"
 
 namespace echotrain {
@@ -33,9 +34,10 @@ class ChildProcess {
   /// its descriptors 3, 4, ... `variables`: "NAME=value". Throws ResourceError when it cannot be started. Where this
   /// program was started with SIGCHLD ignored, that is undone: no one could learn how a process has ended. `lifeline`
   /// is the other end of a socket among `descriptors`, or nothing. A byte in it tells that the limits hold; its end,
-  /// that the process has kToKill to end all processes that it has started.
+  /// that the process has kToKill to end all processes that it has started. `box` is held until the process has ended.
   ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables, int output,
-               const std::vector<int>& descriptors, const ChildLimits& limits, OwnDescriptor lifeline = {});
+               const std::vector<int>& descriptors, const ChildLimits& limits, OwnDescriptor lifeline = {},
+               std::optional<StepBox> box = {});
   /// Gives it kToEnd to end by itself if it `may_end()`, then kills and reaps it.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -43,6 +45,8 @@ class ChildProcess {
 
   /// Returns how it ended, as a sentence without a subject; no value while it runs. Waits for `longest` at most.
   std::optional<std::string> ended(std::chrono::milliseconds longest = {});
+  /// Returns what it has written to the lifeline since the last call.
+  std::string word();
   /// Says that the process is expected to end by itself from now on.
   void may_end() { may_end_ = true; }
   /// Ends the lifeline and waits, for kToKill at most; then kills the group.
@@ -53,6 +57,7 @@ class ChildProcess {
  private:
   bool reap(bool wait);
 
+  const std::optional<StepBox> box_;  // its folder is removed in the end
   const ChildLimits limits_;
   OwnDescriptor lifeline_;
   pid_t process_ = -1;

@@ -27,6 +27,7 @@ struct MrdServer {
   static void check(const Options& options);
   static std::string who(const Options& options);
   static std::uint64_t memory(Scan& /*scan*/) { return 0; }  ///< memory of this machine: none
+  static double timeout_s(const Options& options, Scan& /*scan*/) { return options.timeout_s; }
   static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerScan& peer);
   static StepBytes greeting(const Options& options, const protocol::Header& header, const std::string& host_json);
 };

@@ -62,10 +62,13 @@ struct PeerScan {
   std::shared_ptr<protocol::SlabPool> slabs = std::make_shared<protocol::SlabPool>();
 };
 
+class WarmModules;
+
 /// The start of a `python` step. Its names are checked.
 struct PythonStart {
   std::string module, function, config;
   std::int64_t threads = 1;
+  std::shared_ptr<WarmModules> warm = {};  ///< processes that wait for it; null: there are none
 };
 
 /// The factory of peers: processes and connections, or substitutes of tests. One of a program's Resources. Throws

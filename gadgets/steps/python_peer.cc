@@ -15,24 +15,51 @@
 
 #include "gadgets/api/errors.h"
 #include "gadgets/steps/runner_text.h"
+#include "gadgets/steps/warm_modules.h"
 
 namespace echotrain {
 namespace {
 
+constexpr std::size_t kMostFiles = 3;
 constexpr std::chrono::milliseconds kForStatus{300};  // time that a process may take to end after its socket
 
 [[noreturn]] void no_process(const char* what) {
   throw ResourceError(fmt::format("no process can be started for a python step: {}: {}", what, std::strerror(errno)));
 }
 
-/// Makes a file in memory that holds the runner's source.
-OwnDescriptor runner_file() {
-  OwnDescriptor file(::memfd_create("echotrain_runner", MFD_CLOEXEC));
+OwnDescriptor memory_file(const char* name, std::string_view contents) {
+  OwnDescriptor file(::memfd_create(name, MFD_CLOEXEC));
   if (file.get() < 0) no_process("memfd_create");
-  const std::string_view text = kRunnerText;
-  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) no_process("write");
+  if (::write(file.get(), contents.data(), contents.size()) != static_cast<ssize_t>(contents.size()))
+    no_process("write");
   ::lseek(file.get(), 0, SEEK_SET);
   return file;
+}
+
+/// Sends the length of the config with the files, and the config. Other users of the machine can see arguments and
+/// variables, but not this. A process that has ended takes nothing, which whoever reads from it learns.
+void give_start(int socket, const std::string& config, const std::vector<int>& files) {
+  auto length = static_cast<std::uint32_t>(config.size());
+  iovec part{&length, sizeof length};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostFiles)> control{};
+  if (const std::size_t bytes = files.size() * sizeof(int); bytes > 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(bytes);
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(head), files.data(), bytes);
+  }
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != sizeof length) return;
+  for (std::size_t sent = 0; sent < config.size();) {
+    const ssize_t n = ::send(socket, config.data() + sent, config.size() - sent, MSG_NOSIGNAL);
+    if (n <= 0) return;
+    sent += static_cast<std::size_t>(n);
+  }
 }
 
 bool anybody_may_change(const std::filesystem::path& place) {
@@ -85,7 +112,8 @@ std::filesystem::path find_module(const std::filesystem::path& folder, const std
                                 names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
-PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerScan& scan) {
+ModuleProcess spawn_module(const StepSettings& settings, const PythonStart& start,
+                           const std::vector<std::string>& arguments, bool warm) {
   const std::filesystem::path file = find_module(settings.modules, start.module);
   std::array<int, 2> pair{}, pipe{}, lifeline{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) no_process("socketpair");
@@ -95,32 +123,53 @@ PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, c
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lifeline.data()) != 0) no_process("socketpair");
   const OwnDescriptor watched(lifeline[0]);
   OwnDescriptor held(lifeline[1]);
-  const OwnDescriptor runner = runner_file();
+  const OwnDescriptor runner = memory_file("echotrain_runner", kRunnerText);
   // A large buffer spares the two processes many changes of context.
   const int bytes = 1 << 20;
   for (const int number : pair) ::setsockopt(number, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 
+  StepBox box(settings);
   const std::string threads = std::to_string(start.threads);
   std::vector<std::string> variables;
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
     variables.push_back(fmt::format("{}={}", name, threads));
-  // Arguments are visible to all users of the machine; variables are not.
-  variables.push_back(fmt::format("ECHOTRAIN_STEP_CONFIG={}", start.config.empty() ? start.module : start.config));
+  variables.push_back("ECHOTRAIN_STEP_BOX=" + box.json());
+  if (warm) variables.emplace_back("ECHOTRAIN_STEP_WARM=1");
   // Isolated (-I): neither variables nor the user's own packages change what is imported.
-  const std::vector<std::string> arguments{settings.python,
-                                           "-I",
-                                           "-B",
-                                           "-u",
-                                           "/dev/fd/4",
-                                           std::filesystem::canonical(settings.modules).string(),
-                                           start.module,
-                                           file.string(),
-                                           start.function};
+  std::vector<std::string> all{settings.python,
+                               "-I",
+                               "-B",
+                               "-u",
+                               "/dev/fd/4",
+                               std::filesystem::canonical(settings.modules).string(),
+                               start.module,
+                               file.string(),
+                               start.function};
+  all.insert(all.end(), arguments.begin(), arguments.end());
   auto child = std::make_unique<ChildProcess>(
-      arguments, variables, output.get(), std::vector<int>{theirs.get(), runner.get(), watched.get()},
-      ChildLimits{settings.memory_bytes, settings.files, settings.cpu_s}, std::move(held));
-  stream_ = std::make_unique<StreamPeer>(std::move(ours), std::move(lines), scan);
-  child_ = std::move(child);
+      all, variables, output.get(), std::vector<int>{theirs.get(), runner.get(), watched.get()},
+      ChildLimits{settings.memory_bytes, settings.files, settings.cpu_s}, std::move(held), std::move(box));
+  return {std::move(ours), std::move(lines), std::move(child)};
+}
+
+ModuleProcess start_module(const StepSettings& settings, const PythonStart& start, const std::vector<int>& files,
+                           const std::vector<std::string>& arguments) {
+  find_module(settings.modules, start.module);
+  std::optional<ModuleProcess> process;
+  if (start.warm) process = start.warm->take(settings, start, arguments);
+  if (!process) process = spawn_module(settings, start, arguments, /*warm=*/false);
+  give_start(process->socket.get(), start.config.empty() ? start.module : start.config, files);
+  return std::move(*process);
+}
+
+OwnDescriptor numpy_library() {
+  return memory_file("echotrain_numpy_memory", {echotrain_numpy_library_begin, echotrain_numpy_library_end});
+}
+
+PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerScan& scan) {
+  ModuleProcess process = start_module(settings, start);
+  stream_ = std::make_unique<StreamPeer>(std::move(process.socket), std::move(process.lines), scan);
+  child_ = std::move(process.child);
 }
 
 std::optional<protocol::Message> PythonPeer::receive() {

@@ -1,13 +1,35 @@
 // A PythonPeer is a Python module in a process of its own.
 #pragma once
 
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "gadgets/steps/child_process.h"
 #include "gadgets/steps/peer.h"
 #include "gadgets/steps/stream_peer.h"
 
 namespace echotrain {
+
+/// The process of a module, with which nobody has spoken yet.
+struct ModuleProcess {
+  OwnDescriptor socket, lines;  ///< a Unix stream socket; what it prints
+  std::unique_ptr<ChildProcess> child;
+};
+
+/// Starts gadgets/steps/runner.py for a module, or takes a process that waits for it, and gives it `files` and the
+/// config. `arguments`: further arguments. Throws as PythonPeer().
+ModuleProcess start_module(const StepSettings& settings, const PythonStart& start, const std::vector<int>& files = {},
+                           const std::vector<std::string>& arguments = {});
+
+/// Starts a process that loads a module, and waits for files and config. `warm`: when it has loaded the module, it
+/// writes to its lifeline the files that this has read (WarmModules).
+ModuleProcess spawn_module(const StepSettings& settings, const PythonStart& start,
+                           const std::vector<std::string>& arguments, bool warm);
+
+/// Makes a file in memory that holds the library of arrays/numpy_memory.c, for a process of arrays.
+OwnDescriptor numpy_library();
 
 /// Runs gadgets/steps/runner.py in a process, which calls the module's function and speaks with this side over a pair
 /// of Unix sockets. The process ends, with all that it has started, when this object is destroyed or this program has

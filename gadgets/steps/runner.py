@@ -2,11 +2,15 @@
 
 The server starts this in a process of its own, with MRD messages in both directions on descriptor 3:
 
-    python runner.py FOLDER MODULE FILE FUNCTION
+    python runner.py FOLDER MODULE FILE FUNCTION [TAKES GIVES]
 
-with the config in a variable, itself as descriptor 4, and as descriptor 5 a socket that brings a byte when the process
-has its limits, and ends when it is to end. That process starts a second one, which runs the module, and ends it with
-all that it has started.
+with itself as descriptor 4, and as descriptor 5 a socket that brings a byte when the process has its limits, and ends
+when it is to end. What the module may do is in a variable (confine.py). When the module is loaded, descriptor 3 brings
+the config; of arrays, which TAKES and GIVES name, with descriptors of their memory and of a library for NumPy, for the
+package echotrain (clients/python/echotrain/steps). That process starts a second one, which runs the module, and ends it
+with all that it has started.
+
+A process that waits for a scan (ECHOTRAIN_STEP_WARM) writes to descriptor 5 which files of FOLDER it has loaded.
 """
 
 import ctypes
@@ -32,6 +36,7 @@ PIXELS = {1: "<u2", 2: "<i2", 3: "<u4", INT32: "<i4", 5: "<f4", 6: "<f8", 7: "<c
 LIFELINE = 5  # descriptor
 END_S = 1  # for a module's processes to be gone after SIGKILL
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+WATCH_MS = 100  # between counts of a module's processes
 FLUSH_BYTES = 1 << 16
 FLUSH_S = 0.005  # results wait no longer for others, when more is sent
 
@@ -70,8 +75,9 @@ def end_all():
         time.sleep(0.002)
 
 
-def wait_for(worker, lifeline):
-    """How the worker has ended; None when the lifeline has ended before. Others that end meanwhile are reaped."""
+def wait_for(worker, lifeline, box):
+    """How the worker has ended; None when the lifeline has ended before, or when it has started too many. Others that
+    end meanwhile are reaped."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
@@ -85,15 +91,19 @@ def wait_for(worker, lifeline):
         if ended == worker:
             return status
         if ended == 0:
-            ready = [each for each, _ in poll.poll()]
+            ready = [each for each, _ in poll.poll(WATCH_MS)]
             if lifeline in ready:
                 return None
-            os.read(woken, 4096)
+            if woken in ready:
+                os.read(woken, 4096)
+            if tasks_below(os.getpid()) > box["tasks"]:
+                print(f"it runs more than {box['tasks']} processes and threads (python_tasks)", file=sys.stderr, flush=True)
+                return None
 
 
-def supervise(lifeline):
-    """Returns in a process of its own, which is to run the module. This one waits for its end, or for that of the
-    lifeline, then ends all that the module has started, and ends as the module did."""
+def supervise(lifeline, box):
+    """Returns in a process of its own, which is to run the module, and may do no more than that. This one waits for its
+    end, or for that of the lifeline, then ends all that the module has started, and ends as the module did."""
     if not os.read(lifeline, 1):
         os._exit(1)
     prctl = ctypes.CDLL(None).prctl
@@ -101,26 +111,39 @@ def supervise(lifeline):
     ignored = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for each in ignored:  # which a module may send to its process group
         signal.signal(each, signal.SIG_IGN)
-    parent = os.getpid()
+    parent, server = os.getpid(), os.getppid()
     worker = os.fork()
     if worker == 0:
-        os.close(lifeline)
         for each in ignored:
             signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:  # it ended before it could be asked for
             os._exit(1)
+        confine(box, (server, parent))
         return
-    os.closerange(0, lifeline)
-    status = wait_for(worker, lifeline)
+    os.closerange(0, 2)
+    os.closerange(3, lifeline)
+    status = wait_for(worker, lifeline, box)
     end_all()
+    remove(box)
     if status is None:
-        os._exit(1)
+        os.killpg(0, signal.SIGKILL)  # what has multiplied faster than it could be ended
     if os.WIFSIGNALED(status):
         if os.WTERMSIG(status) != signal.SIGKILL:
             signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
+
+
+def remove(box):
+    """Removes the module's temporary folder; the server may have ended, and does not."""
+    if "folder" in box:
+        try:
+            os.rmdir(box["folder"])
+        except OSError:
+            import shutil
+
+            shutil.rmtree(box["folder"], ignore_errors=True)
 
 
 def make_constants():
@@ -372,46 +395,98 @@ def load(module, file):
     return loaded
 
 
-def run(stream, folder, module, file, function, config):
+def tell_files(lifeline, folder):
+    """Writes path, time of change and size of each file that modules of the folder were loaded from."""
+    text = ""
+    for each in list(sys.modules.values()):
+        file = getattr(each, "__file__", None)
+        if isinstance(file, str) and file.startswith(os.path.join(folder, "")):
+            found = os.stat(file)
+            text += f"{file}\0{found.st_mtime_ns}\0{found.st_size}\0"
+    view = memoryview(os.fsencode(text) + b"\1")
+    while view:
+        view = view[os.write(lifeline, view) :]
+
+
+def receive_start(stream):
+    """The config and the descriptors of one scan."""
+    head, with_it, _, _ = stream.recvmsg(4, socket.CMSG_SPACE(3 * 4))
+    if not head:
+        os._exit(0)  # nobody has wanted this process
+    files = [number for _, _, what in with_it for (number,) in struct.iter_unpack("i", what)]
+    for each in files:
+        os.set_inheritable(each, False)
+    (n,) = struct.unpack("<I", head)
+    config = b""
+    while len(config) < n:
+        piece = stream.recv(n - len(config))
+        if not piece:
+            os._exit(1)
+        config += piece
+    return parse_config(config.decode()), files
+
+
+def run(stream, folder, module, file, function, arrays, warm):
     sys.argv = [module]
     sys.path.insert(0, folder)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     stream.set_inheritable(False)
     os.set_inheritable(4, False)
-    try:
-        connection = Connection(stream)
-    except ImportError as error:
-        print(f"{sys.executable} lacks what every module needs (pip install ismrmrd): {error}", file=sys.stderr)
+    os.set_inheritable(LIFELINE, False)
+    if not warm:
+        os.close(LIFELINE)
+    connection = None
+    if not arrays:
+        try:
+            connection = Connection(stream)
+        except ImportError as error:
+            print(f"{sys.executable} lacks what every module needs (pip install ismrmrd): {error}", file=sys.stderr)
+            return 1
+        if importlib.util.find_spec("constants") is None:
+            sys.modules["constants"] = make_constants()
+    elif importlib.util.find_spec("echotrain") is None:
+        print(f"{sys.executable} lacks the package echotrain, which steps of arrays need (pip install ./clients/python)",
+              file=sys.stderr)  # fmt: skip
         return 1
-    if importlib.util.find_spec("constants") is None:
-        sys.modules["constants"] = make_constants()
-    (number,) = struct.unpack("<H", connection._take(2))
-    if number != HEADER:
-        raise RuntimeError(f"message {number} has come in place of the header")
-    connection.header_xml = connection._take_text()
     process = getattr(load(module, file), function, None)
     if not callable(process):
         print(f"module '{module}' has no function '{function}'", file=sys.stderr)
         return 1
-    process(connection, parse_config(config), connection.header)
+    if arrays:
+        from echotrain.steps.serve import serve
+    if warm:
+        tell_files(LIFELINE, folder)
+        os.close(LIFELINE)
+    config, files = receive_start(stream)
+    if arrays:
+        serve(stream, files, process, *arrays, config)
+        return 0
+    (number,) = struct.unpack("<H", connection._take(2))
+    if number != HEADER:
+        raise RuntimeError(f"message {number} has come in place of the header")
+    connection.header_xml = connection._take_text()
+    process(connection, config, connection.header)
     connection.send_close()
     return 0
 
 
 def main():
-    folder, module, file, function = sys.argv[1:]
-    config = os.environ.pop("ECHOTRAIN_STEP_CONFIG")
-    supervise(LIFELINE)
+    folder, module, file, function, *arrays = sys.argv[1:]
+    warm = os.environ.pop("ECHOTRAIN_STEP_WARM", None) is not None
+    box = json.loads(os.environ.pop("ECHOTRAIN_STEP_BOX"))
+    supervise(LIFELINE, box)
     code = 1
     stream = socket.socket(fileno=3)
     try:
-        code = run(stream, folder, module, file, function, config)
+        code = run(stream, folder, module, file, function, arrays, warm)
     except SystemExit as end:
         if not isinstance(end.code, (int, type(None))):
             print(end.code, file=sys.stderr)
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException as error:
         inner = error.__traceback__.tb_next.tb_next if error.__traceback__.tb_next else None
+        if line := hint(error, box):
+            print(line, file=sys.stderr)
         traceback.print_exception(type(error), error, inner)
     sys.stdout.flush()
     sys.stderr.flush()

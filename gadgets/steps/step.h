@@ -43,7 +43,7 @@ class Step final : public Gadget<In, Out> {
     results_.start(header, scan);
     const ScanEnvironment& port = scan.compute.template cache<ScanEnvironment>();
     exchange_.start(
-        scan, Kind::who(options_), options_.timeout_s,
+        scan, Kind::who(options_), Kind::timeout_s(options_, scan),
         Kind::open(options_, scan,
                    {port.wake, scan.compute.account(), scan.compute.resources().template share<protocol::SlabPool>()}));
     exchange_.give(Kind::greeting(options_, header, port.host_json), nullptr);

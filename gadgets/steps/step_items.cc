@@ -103,6 +103,7 @@ void ReadoutResults::expect(Readouts&& readouts, const Emit<Readouts>& emit) {
   batch.count = readouts.heads.size();
   batch.on_host = !readouts.data && readouts.host_data;
   given_ += batch.count;
+  readouts.white = false;
   if (batch.count > 0) {
     readouts.data = {};
     readouts.host_data = {};

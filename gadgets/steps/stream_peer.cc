@@ -24,6 +24,7 @@
 
 #include "gadgets/api/errors.h"
 #include "gadgets/numerics/core/heap_account.h"
+#include "gadgets/steps/last_lines.h"
 #include "protocol/wire/message_buffer.h"
 
 namespace echotrain {
@@ -54,30 +55,6 @@ std::size_t held_by(const protocol::Message& message) {
   if (const auto* text = std::get_if<protocol::Text>(&message)) return kHead + text->text.size();
   return kHead;
 }
-
-/// Keeps the last lines of a text that comes in pieces.
-class LastLines {
- public:
-  void add(std::string_view piece) {
-    for (const char c : piece) {
-      if (c == '\n')
-        finish_line();
-      else if (line_.size() < kLongest)
-        line_.push_back(c);
-    }
-  }
-  void finish_line() {
-    if (line_.empty()) return;
-    lines_.push_back(std::exchange(line_, {}));
-    if (lines_.size() > kMost) lines_.pop_front();
-  }
-  std::vector<std::string> get() const { return {lines_.begin(), lines_.end()}; }
-
- private:
-  static constexpr std::size_t kLongest = 500, kMost = 20;
-  std::deque<std::string> lines_;
-  std::string line_;
-};
 
 constexpr std::chrono::milliseconds kForLines{300};  // time that lines may take that were written before the end
 
