@@ -89,6 +89,9 @@ struct Readouts {
   Array<cfloat> data;           ///< imaging and calibration: [readout, channel, sample], where the pipeline computes
   HostArray<cfloat> host_data;  ///< data of readouts of other kinds; their `data` is empty
   HostArray<float> trajectory;  ///< [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
+  /// The noise of `data` is known: of standard deviation 1 in real and imaginary part, the same in all samples and
+  /// coils, which are uncorrelated. A gadget that changes that says false.
+  bool white = false;
 };
 
 /// Sample positions of one frame and their weights, shared by all frames that repeat them.
@@ -189,6 +192,7 @@ struct KSpace {
   numerics::Shape image;   ///< [z, y, x]: extents of the image cut from it (recon matrix)
   std::shared_ptr<const SampledLines> lines;       ///< null: not known
   std::shared_ptr<const Calibration> calibration;  ///< null: there is none
+  double image_noise = 0;                          ///< CoilImages::noise of the images that its plain transform gives
 };
 
 /// A frame convolved onto an oversampled grid.
@@ -225,6 +229,9 @@ struct NormalEquations {
 struct CoilImages {
   std::shared_ptr<const Frame> frame;
   Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
+  /// The standard deviation of the noise in the real and in the imaginary part, the same in all voxels and coils, which
+  /// are uncorrelated; 0: not known. A gadget that makes images gives none unless theory says it.
+  double noise = 0;
 };
 
 /// The sampling of the echoes of plane waves (docs/ultrasound.md).

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -27,8 +28,10 @@ std::string Registry::explain(std::string_view name) const {
   const GadgetEntry* entry = find(name);
   if (entry == nullptr) throw std::out_of_range(fmt::format("no gadget is called '{}'", name));
   std::string out = fmt::format("{}\n  {}\n\n", entry->name, entry->summary);
+  std::set<std::pair<ItemType, ItemType>> known;
   for (const auto& form : entry->forms)
-    out += fmt::format("  {} -> {}\n", to_string(form.takes), to_string(form.gives));
+    if (known.emplace(form.takes, form.gives).second)
+      out += fmt::format("  {} -> {}\n", to_string(form.takes), to_string(form.gives));
   if (entry->parameters.empty()) return out + "\n  no parameters\n";
   out += "\n  parameters\n";
   for (const auto& p : entry->parameters) {

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <complex>
 #include <cstring>
+#include <string>
+#include <system_error>
 
 #include "gadgets/api/errors.h"
 #include "protocol/data/meta.h"
@@ -97,6 +100,15 @@ void SideImages::add(const std::string& role, const protocol::Image& image) {
   numerics::HostArray<cfloat> host = compute_.allocate_host<cfloat>(shape);
   if (!convert(head.data_type, image.pixels.bytes.data(), host.size(), host.data()))
     throw ClientError(fmt::format("{}: an image has pixel type {}, which is not known", role, +head.data_type));
+  const auto number = [&](const char* name, float otherwise) {
+    const std::string text = protocol::meta_value(image.attributes, name);
+    float value = otherwise;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
+  };
+  const float slope = number("RescaleSlope", 1), intercept = number("RescaleIntercept", 0);
+  if (slope != 1 || intercept != 0)
+    for (std::int64_t i = 0; i < host.size(); ++i) host.data()[i] = host.data()[i] * slope + intercept;
   const auto finite = [](const cfloat& v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); };
   if (!std::all_of(host.data(), host.data() + host.size(), finite))
     throw ClientError(fmt::format("{}: an image holds voxels that are not finite numbers", role));

@@ -28,8 +28,8 @@ class SideImages {
   /// Asks for images. Reads them from `file` at once; if `file` is empty, the client will send them as `role`. Throws
   /// ClientError when the file cannot be used.
   void want(const std::string& role, const std::string& file);
-  /// Takes an image from the client. Returns false when no gadget wants its role. Throws ClientError when its voxels
-  /// cannot be used.
+  /// Takes an image from the client; its RescaleSlope and RescaleIntercept are applied. Returns false when no gadget
+  /// wants its role. Throws ClientError when its voxels cannot be used.
   bool take(const protocol::Image& image);
   /// Takes an image as one of this role, whatever its own attributes say.
   bool take(const protocol::Image& image, const std::string& role);

@@ -14,6 +14,7 @@ void add_field(Registry& to);
 void add_gridding(Registry& to);
 void add_images(Registry& to);
 void add_least_squares(Registry& to);
+void add_maps(Registry& to);
 void add_nlinv(Registry& to);
 void add_readouts(Registry& to);
 void add_steps(Registry& to);

@@ -4,6 +4,7 @@
 #include "gadgets/images/contrast/denoise.h"
 #include "gadgets/images/contrast/invert_contrast.h"
 #include "gadgets/images/contrast/label.h"
+#include "gadgets/images/contrast/psir_gadget.h"
 #include "gadgets/images/from_messages.h"
 #include "gadgets/images/intensity.h"
 #include "gadgets/images/kspace/filter.h"
@@ -30,6 +31,7 @@ void add_images(Registry& to) {
   to.add<Sobel>();
   to.add<Denoise>();
   to.add<InvertContrast>();
+  to.add<Psir>();
   to.add<Intensity>();
   to.add<Scale>();
   to.add<Label>();

@@ -36,10 +36,12 @@ CalibrationLines::Rule CalibrationLines::rule_of(const protocol::Encoding& encod
       return Rule::sliding;
     case From::center:
       return Rule::center;
+    case From::average:
     case From::automatic:
       break;
   }
   if (encoding.calibration_mode == "separate" || encoding.calibration_mode == "external") return Rule::separate;
+  if (space.accelerated() && options_.calibration == From::average) return Rule::average;
   if (space.accelerated()) return encoding.calibration_mode == "interleaved" ? Rule::sliding : Rule::automatic;
   return accelerated ? Rule::separate : Rule::none;  // perhaps the lines for another encoding space
 }
@@ -63,6 +65,7 @@ void CalibrationLines::start(const protocol::Header& header, const std::vector<C
     const auto& phase = header.encodings[e].phase;
     phases_.push_back(phase ? phase->maximum - phase->minimum + 1 : 1);
     rules_.push_back(rule_of(header.encodings[e], spaces[e], accelerated));
+    moving_.push_back(header.encodings[e].calibration_mode == "interleaved");
     external_.push_back(header.encodings[e].calibration_mode == "external");
   }
 }
@@ -96,7 +99,7 @@ CalibrationLines::Block* CalibrationLines::block_for(const FrameKey& frame, bool
     made.references.assign(made.hits.size(), 0);
   }
   Block& block = at->second;
-  if (!apart(key) && block.owner != frame) return nullptr;
+  if (!apart(key) && rules_.at(key.encoding) != Rule::average && block.owner != frame) return nullptr;
   if (block.rows.shape()[0] != coils)
     throw ClientError(
         fmt::format("calibration readouts of slice {} come with {} coils and with {}; coils must not change within a "
@@ -200,6 +203,21 @@ bool CalibrationLines::enough(const Block& block, const Band& band) const {
   return !block.given && !block.in_turns && rows >= kAtOnce && without_gap(block, band);
 }
 
+/// True if a mean over frames lacks nothing.
+bool CalibrationLines::averaged(const Block& block, const FrameKey& key) const {
+  const Band& band = bands_.at(key.encoding);
+  if (block.flagged) return enough(block, band);
+  if (!moving_.at(key.encoding)) return true;
+  const CartesianSpace& space = spaces_.at(key.encoding);
+  for (std::size_t row = 0; row < block.hits.size(); ++row) {
+    const std::int64_t y = band.first[0] + static_cast<std::int64_t>(row) % band.extent[0],
+                       z = band.first[1] + static_cast<std::int64_t>(row) / band.extent[0];
+    const bool announced = y >= space.first_y && y <= space.last_y && z >= space.first_z && z <= space.last_z;
+    if (announced && block.hits[row] == 0) return false;
+  }
+  return true;
+}
+
 /// Called when calibration readouts of another slice have come. The block stays open, as slices may take turns.
 void CalibrationLines::end_run_of_slice(const FrameKey& key, Block& block) {
   if (enough(block, bands_.at(key.encoding))) give(key, block, source_apart(key));
@@ -220,6 +238,11 @@ void CalibrationLines::frame_ends(const Frame& frame) {
   const FrameKey owner = frame_of(frame.reference);
   if (rules_.at(owner.encoding) == Rule::sliding) return slide(owner);
   const auto at = open_.find(open_key(owner));
+  if (rules_.at(owner.encoding) == Rule::average) {
+    if (at == open_.end()) return;
+    if (averaged(at->second, at->first) || ++at->second.frames >= kMostHeld) finish(at->first);
+    return;
+  }
   if (at == open_.end() || apart(owner) || at->second.owner != owner) return;
   const bool own = at->second.flagged || rules_.at(owner.encoding) == Rule::center ||
                    (rules_.at(owner.encoding) == Rule::automatic && !slice_has_references(at->first));
@@ -233,9 +256,10 @@ void CalibrationLines::finish(const FrameKey& key) {
   Block& block = node.mapped();
   if (block.given) return;
   give(key, block,
-       apart(key)      ? source_apart(key)
-       : block.flagged ? Calibration::Source::embedded
-                       : Calibration::Source::center);
+       rules_.at(key.encoding) == Rule::average ? Calibration::Source::sliding
+       : apart(key)                             ? source_apart(key)
+       : block.flagged                          ? Calibration::Source::embedded
+                                                : Calibration::Source::center);
 }
 
 void CalibrationLines::warn_of_gaps(const FrameKey& key, const Block& block,

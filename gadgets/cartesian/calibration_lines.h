@@ -28,6 +28,10 @@ namespace echotrain {
 ///   sliding: where calibrationMode is interleaved, from the newest lines of several frames (TGRAPPA: Breuer et al.,
 ///     MRM 53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; these frames wait
 ///     until then. Made anew every `refresh` frames. Under `auto`, the first frame's reference lines are preferred.
+///   average: the mean over frames (source: sliding), where the options ask for it and lines do not come apart. Whole
+///   when a frame ends and
+///     the reference lines have no gap or, where these are all lines (interleaved), none is missing; frames wait until
+///     then, kMostHeld at most. Where there are neither, from what has come when the first frame ends.
 ///   center: from the first frame of an accelerated scan that has no reference lines. Whole when the frame ends.
 /// ReferenceOptions::calibration may ask for one of these, whatever the header says.
 ///
@@ -62,7 +66,7 @@ class CalibrationLines {
   std::shared_ptr<const Calibration> ready(const FrameKey& key) const;
 
  private:
-  enum class Rule { none, automatic, embedded, separate, sliding, center };
+  enum class Rule { none, automatic, embedded, separate, sliding, average, center };
   struct Band {                                     // rows of the middle of k-space
     std::array<std::int64_t, 2> first{}, extent{};  // y, z
   };
@@ -72,6 +76,7 @@ class CalibrationLines {
     bool given = false;                    // the block is up to date
     bool interrupted = false;              // by other readouts, since its last reference
     bool in_turns = false;                 // interrupted before its last reference
+    std::int64_t frames = 0;               // average: that have ended
     Array<cfloat> rows;                    // [coil, z * y of the band, x]
     std::vector<std::int32_t> hits;        // per row of the band
     std::vector<std::uint8_t> references;  // per row of the band: a reference line came
@@ -94,6 +99,7 @@ class CalibrationLines {
   Block* block_for(const FrameKey& frame, bool imaging, bool reference, std::int64_t coils);
   bool without_gap(const Block& block, const Band& band) const;
   bool slice_has_references(const FrameKey& key) const;
+  bool averaged(const Block& block, const FrameKey& key) const;
   bool enough(const Block& block, const Band& band) const;
   void end_run_of_references(const FrameKey& frame);
   void end_run_of_slice(const FrameKey& key, Block& block);
@@ -117,6 +123,7 @@ class CalibrationLines {
   std::vector<std::array<double, 3>> fov_mm_;  // per encoding: field of view of the encoded matrix
   std::vector<Band> bands_;                    // per encoding
   std::vector<Rule> rules_;                    // per encoding
+  std::vector<bool> moving_;                   // per encoding: the header says that lines are interleaved
   std::vector<bool> external_;                 // per encoding: the header says so
   std::vector<std::int64_t> phases_;           // per encoding: phases that the header announces
   std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set; sliding: by frame

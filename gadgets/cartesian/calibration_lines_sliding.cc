@@ -13,12 +13,16 @@ namespace echotrain {
 /// True if readouts may still change this block.
 bool CalibrationLines::needs_more(const FrameKey& key) const {
   const auto whole = whole_.find(key);
-  if (whole != whole_.end()) return options_.refresh > 0 && whole->second->source == Calibration::Source::sliding;
-  return !(rules_.at(key.encoding) == Rule::sliding && sliding_.contains(key) && sliding_.at(key).since > 0);
+  const bool slides = rules_.at(key.encoding) == Rule::sliding;
+  if (whole != whole_.end())
+    return slides && options_.refresh > 0 && whole->second->source == Calibration::Source::sliding;
+  return !(slides && sliding_.contains(key) && sliding_.at(key).since > 0);
 }
 
 bool CalibrationLines::holds(const FrameKey& key) const {
-  return rules_.at(key.encoding) == Rule::sliding && !whole_.contains(block_of(key)) && needs_more(block_of(key));
+  const Rule rule = rules_.at(key.encoding);
+  if (rule == Rule::average) return open_.contains(block_of(key));
+  return rule == Rule::sliding && !whole_.contains(block_of(key)) && needs_more(block_of(key));
 }
 
 /// Called when a frame has ended. A frame rule may have mixed several frames, so its rows need not be all in one place.
@@ -116,6 +120,10 @@ void CalibrationLines::give_up(const FrameKey& key, Newest& newest) {
 void CalibrationLines::scan_ends() {
   for (auto& [key, newest] : sliding_)
     if (newest.since == 0) give_up(key, newest);
+  std::vector<FrameKey> means;
+  for (const auto& [key, block] : open_)
+    if (rules_.at(key.encoding) == Rule::average) means.push_back(key);
+  for (const FrameKey& key : means) finish(key);
 }
 
 }  // namespace echotrain

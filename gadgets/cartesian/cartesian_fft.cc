@@ -2,6 +2,7 @@
 
 #include "gadgets/cartesian/cartesian_lines.h"
 #include "gadgets/shared/measurement.h"
+#include "gadgets/shared/program/item_memory.h"
 
 namespace echotrain {
 
@@ -17,7 +18,8 @@ void CartesianFft::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
   const std::int64_t coils = from[0];
   CoilImages out;
   out.frame = kspace.frame;
-  out.data = scan_->compute.allocate<cfloat>({coils, kspace.image[0], kspace.image[1], kspace.image[2]});
+  out.noise = kspace.image_noise;
+  out.data = allocate_item<cfloat>(scan_->compute, {coils, kspace.image[0], kspace.image[1], kspace.image[2]});
   const float scale = 1.0f / static_cast<float>(from[1] * from[2] * from[3]);
   const bool flat = from[1] == 1 && kspace.padded[0] == 1;
   if (flat) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "gadgets/shared/program/item_memory.h"
+
 namespace echotrain {
 
 void CartesianImages::start(const protocol::Header& header, Scan& scan) {
@@ -27,7 +29,8 @@ CoilImages CartesianImages::image_of(HybridFrame&& whole) const {
   const auto& n = whole.geometry.encoded;
   const auto& image = whole.geometry.image;
   CoilImages out{whole.frame,
-                 compute.allocate<cfloat>({rss_ ? 1 : whole.half.shape()[0], image[0], image[1], image[2]})};
+                 allocate_item<cfloat>(compute, {rss_ ? 1 : whole.half.shape()[0], image[0], image[1], image[2]}),
+                 rss_ ? 0 : whole.image_noise};
   numerics::images_from_lines(compute, whole.geometry, whole.half.view(), 1.0f / static_cast<float>(n[0] * n[1] * n[2]),
                               rss_, out.data.view());
   return out;

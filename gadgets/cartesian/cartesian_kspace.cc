@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "gadgets/shared/program/item_memory.h"
+
 namespace echotrain {
 
 void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
@@ -38,8 +40,10 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.data) {
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
-    buffer.data = scan_->compute.zeros<cfloat>({coils, space.rows(), space.matrix[0]});
+    buffer.data = allocate_item<cfloat>(scan_->compute, {coils, space.rows(), space.matrix[0]});
+    scan_->compute.clear(buffer.data.view());
   }
+  buffer.white = buffer.white && readouts.white;
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
     buffer.samples.add(placement);
@@ -56,7 +60,7 @@ KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, con
       [&](const auto& lines, const std::vector<std::int32_t>& rows, const auto& placement) {
         numerics::add_lines(scan_->compute, lines, {rows.data(), {lines.shape()[0]}}, placement, buffer.data.view());
       });
-  const auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
+  const auto [frame, factors, image_noise, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
   if (!factors.empty())
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
@@ -67,7 +71,8 @@ KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, con
           space.geometry.padded,
           space.geometry.image,
           lines,
-          nullptr};
+          nullptr,
+          buffer.white && filled == 0 ? image_noise : 0};
 }
 
 }  // namespace echotrain

@@ -41,6 +41,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
     Array<cfloat> data;              // [coil, z * y, x]
     std::vector<std::int32_t> hits;  // per line: how often it came
     SampleRange samples;
+    bool white = true;  // all readouts are
   };
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);

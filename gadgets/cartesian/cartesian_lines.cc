@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -135,13 +136,17 @@ ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const s
                         const SampleRange& samples) {
   const auto [nx, ny, nz] = space.matrix;
   ClosedLines out;
+  double power = 0;
   for (std::size_t row = 0; row < hits.size(); ++row) {
+    if (hits[row] > 0) power += 1.0 / hits[row];
     if (hits[row] <= 1) continue;
     if (out.factors.empty()) out.factors.assign(hits.size(), 1.0f);
     out.factors[row] = 1.0f / static_cast<float>(hits[row]);
   }
   SampledLines lines = lines_that_came(space, hits, samples);
   const std::int64_t first_x = lines.first_x, last_x = lines.last_x;
+  if (!lines.rows_differ)
+    out.image_noise = std::sqrt(power * static_cast<double>(last_x - first_x)) / static_cast<double>(nx * ny * nz);
 
   const auto changed = std::make_shared<Frame>(frame);
   const std::size_t missing =

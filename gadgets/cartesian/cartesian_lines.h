@@ -83,6 +83,9 @@ struct ClosedLines {
   std::shared_ptr<const Frame> frame;  ///< knows the acquired part, and notes the number of missing rows: of the
                                        ///< announced ones, or of the lattice if the header announces one
   std::vector<float> factors;          ///< 1 / hits of each row; empty when no row came more than once
+  /// KSpace::image_noise where samples are white (Readouts::white): with 1/N before the transform, a voxel's variance
+  /// is the sum of all samples' over N^2. 0: rows differ in their samples.
+  double image_noise = 0;
   std::shared_ptr<const SampledLines> lines;
 };
 ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits,

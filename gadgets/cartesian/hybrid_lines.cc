@@ -44,6 +44,7 @@ void HybridLines::add(const Readouts& readouts) {
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
     buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
   }
+  buffer.white = buffer.white && readouts.white;
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   buffer.readouts += std::ssize(rows);
   const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
@@ -83,10 +84,11 @@ HybridFrame HybridLines::end(const Frame& frame) {
                        const std::int64_t count = data.shape()[0];
                        transform(buffer, space, data, {rows.data(), {count}}, {repeated.data(), {count}}, placement);
                      });
-  auto [closed, factors, lines] = close_lines(frame, space, buffer.hits, buffer.samples);
+  auto [closed, factors, image_noise, lines] = close_lines(frame, space, buffer.hits, buffer.samples);
   out.frame =
       puts_back(frame.key.encoding) ? with_notes(*closed, {{"put_back_lines", std::to_string(filled)}}) : closed;
   out.lines = lines;
+  out.image_noise = buffer.white && filled == 0 ? image_noise : 0;
   out.geometry = geometry(space);
   if (!factors.empty())
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},

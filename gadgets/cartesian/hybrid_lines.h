@@ -43,6 +43,7 @@ class HybridLines {
     std::vector<std::int32_t> hits;  // per line: how often it came
     SampleRange samples;
     std::int64_t readouts = 0;
+    bool white = true;  // all readouts are
     bool foretold = false;
   };
   numerics::LineGeometry geometry(const CartesianSpace& space) const;

@@ -12,13 +12,14 @@ Parameters<ReferenceOptions> reference_parameters() {
            {"embedded", From::embedded},
            {"separate", From::separate},
            {"sliding", From::sliding},
+           {"average", From::average},
            {"center", From::center},
            {"none", From::none}},
           "reference lines that go on with each k-space. embedded: those that each frame has (flags 20 and 21). "
           "separate: those of readouts for calibration alone (flag 20), never mixed with images' lines. sliding: the "
           "newest lines of frames that together have all of them (interleaved, TGRAPPA); the first frames wait "
-          "for the last of these. center: "
-          "the middle of the first frame, as far as it has no gap. auto: what the header says, and the middle "
+          "for the last of these. average: the mean of all frames' until none is missing (hearts). center: the middle "
+          "of the first frame, as far as it has no gap. auto: what the header says, and the middle "
           "where an accelerated scan has no reference lines")
       .integer("calibration_lines", &Options::calibration_lines, 8, 256,
                "extent of the middle of k-space that is kept of them, per axis")

@@ -9,7 +9,7 @@ namespace echotrain {
 
 /// The source of calibration blocks (CalibrationLines), and the other uses of reference lines.
 struct ReferenceOptions {
-  enum class From { automatic, embedded, separate, sliding, center, none };
+  enum class From { automatic, embedded, separate, sliding, average, center, none };
 
   From calibration = From::automatic;
   std::int64_t calibration_lines = 64;  ///< the most rows of a block, per axis

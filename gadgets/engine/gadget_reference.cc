@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <set>
 
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/pipeline.h"
@@ -119,7 +120,9 @@ std::string gadgets_markdown(const Registry& registry) {
   for (const std::string& name : registry.names()) {
     const GadgetEntry& entry = *registry.find(name);
     std::string forms;
+    std::set<std::pair<ItemType, ItemType>> known;
     for (const GadgetForm& form : entry.forms) {
+      if (!known.emplace(form.takes, form.gives).second) continue;
       table += fmt::format("|[`{0}`](#{0})|{1}|{2}|\n", name, to_string(form.takes), to_string(form.gives));
       forms += fmt::format("{}{}\u2192{}", forms.empty() ? "" : "; ", to_string(form.takes), to_string(form.gives));
     }

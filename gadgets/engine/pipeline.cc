@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "config/mistakes.h"
 #include "gadgets/api/any_gadget.h"
 #include "gadgets/engine/chain/chain.h"
 #include "gadgets/engine/chain/chain_plan.h"
@@ -51,12 +52,12 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
   int branches = 0;
   plan->chain_ = check_chain(spec.gadgets, entrance, registry, branches);
   plan->spec_ = std::move(spec);
-  plan->delivery_ = resolve_delivery(plan->chain_->reached());
+  if (!config::Mistakes::found()) plan->delivery_ = resolve_delivery(plan->chain_->reached());
   if (!plan->spec_.accelerated.empty()) {
     config::PipelineSpec other = plan->spec_;
     other.gadgets = std::exchange(other.accelerated, {});
     plan->accelerated_ = check(std::move(other), registry);
-    if (plan->accelerated_->types().front() != plan->types().front())
+    if (!config::Mistakes::found() && plan->accelerated_->types().front() != plan->types().front())
       throw config::ConfigError(
           plan->spec_.accelerated.front().mark,
           fmt::format("the chain for accelerated scans takes {}, but 'pipeline' takes {}; both must take the same",

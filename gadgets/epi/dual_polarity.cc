@@ -16,21 +16,6 @@ namespace {
 
 constexpr std::int64_t kFewest = 12;  // the fewest reference lines: those that kernels of R = 2 need in 8 coils
 
-/// Cuts out readouts begin to end, which share the memory of all.
-Array<cfloat> part_of(const Array<cfloat>& all, std::size_t begin, std::size_t end) {
-  const numerics::Shape& shape = all.shape();
-  auto* first = static_cast<cfloat*>(all.memory().get()) + static_cast<std::int64_t>(begin) * shape[1] * shape[2];
-  return {std::shared_ptr<void>(all.memory(), first), {static_cast<std::int64_t>(end - begin), shape[1], shape[2]}};
-}
-
-Readouts stretch_of(const Readouts& all, std::size_t begin, std::size_t end) {
-  Readouts out = all;
-  out.heads.assign(all.heads.begin() + static_cast<std::ptrdiff_t>(begin),
-                   all.heads.begin() + static_cast<std::ptrdiff_t>(end));
-  out.data = part_of(all.data, begin, end);
-  return out;
-}
-
 DualPolarity::Slice slice_of(const protocol::AcquisitionHeader& head) {
   return {head.encoding_space_ref, head.idx.slice};
 }
@@ -43,21 +28,9 @@ void DualPolarity::learn(Readouts&& references, const std::vector<bool>& reverse
   for (std::size_t i = 0; i < references.heads.size(); ++i) {
     State& state = states_[slice_of(references.heads[i])];
     const std::uint16_t line = references.heads[i].idx.kspace_encode_step_1;
-    if (!reversed[i]) state.forward.insert(line);
     if (!state.decided) copy(state, {line, reversed[i]}, references, i);
   }
-  const auto alike = [&](std::size_t a, std::size_t b) {
-    return reversed[a] == reversed[b] && slice_of(references.heads[a]) == slice_of(references.heads[b]);
-  };
-  for (std::size_t begin = 0, end = 0; begin < references.heads.size(); begin = end) {
-    for (end = begin + 1; end < references.heads.size() && alike(begin, end);) ++end;
-    Readouts stretch = stretch_of(references, begin, end);
-    if (!reversed[begin]) {
-      emit(std::move(stretch));
-      continue;
-    }
-    kept_[references.heads[begin].idx.slice].push_back(std::move(stretch));
-  }
+  forward_.take(std::move(references), reversed, emit);
 }
 
 /// Copies a line. Of lines that come several times, the last one is kept.
@@ -71,20 +44,6 @@ void DualPolarity::copy(State& state, const std::pair<std::uint16_t, bool>& line
   }
   scan_->compute.copy<cfloat>(from.data.cview().part(static_cast<std::int64_t>(i) * coils * samples, {coils, samples}),
                               to.view());
-}
-
-void DualPolarity::release(std::optional<std::uint16_t> slice, const Emit<Readouts>& emit) {
-  while (!kept_.empty()) {
-    const auto at = slice ? kept_.find(*slice) : kept_.begin();
-    if (at == kept_.end()) return;
-    const std::vector<Readouts> kept = std::move(at->second);
-    kept_.erase(at);
-    for (const Readouts& each : kept) {
-      const std::set<std::uint16_t>& forward = states_[slice_of(each.heads.front())].forward;
-      for (std::size_t i = 0; i < each.heads.size(); ++i)
-        if (!forward.contains(each.heads[i].idx.kspace_encode_step_1)) emit(stretch_of(each, i, i + 1));
-    }
-  }
 }
 
 bool DualPolarity::ready(const Slice& slice) {
@@ -208,7 +167,7 @@ std::optional<double> DualPolarity::correct(const Slice& slice, std::vector<Held
   std::size_t begin = 0;
   for (HeldLines& each : frame) {
     const std::size_t end = begin + each.readouts.heads.size();
-    if (end > begin) each.readouts.data = part_of(made, begin, end);
+    if (end > begin) each.readouts.data = readouts_of(made, begin, end);
     begin = end;
   }
   return state.kernels.residual;

@@ -6,12 +6,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/epi/forward_references.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/mri/epi/dual_polarity_kernels.h"
 
@@ -34,7 +34,7 @@ class DualPolarity {
   void learn(Readouts&& references, const std::vector<bool>& reversed, const Emit<Readouts>& emit);
   /// Called before lines of an image of that slice, or at the end: passes on kept references of lines without a forward
   /// one, and drops the others.
-  void release(std::optional<std::uint16_t> slice, const Emit<Readouts>& emit);
+  void release(std::optional<std::uint16_t> slice, const Emit<Readouts>& emit) { forward_.release(slice, emit); }
   /// True if the slice has references of both polarities; the first call for each slice warns of what is missing.
   bool ready(const Slice& slice);
   /// Makes the reversed lines of a whole frame. Returns the relative misfit of the references; no value, with a
@@ -43,7 +43,6 @@ class DualPolarity {
 
  private:
   struct State {
-    std::set<std::uint16_t> forward;  // lines with references
     /// [coil, sample], by line and polarity; kept until the kernels are decided on.
     std::map<std::pair<std::uint16_t, bool>, HostArray<cfloat>> references;
     std::array<HostArray<cfloat>, 2> blocks;  // forward, reversed: [coil, line, sample]
@@ -58,7 +57,7 @@ class DualPolarity {
 
   Scan* scan_;
   std::map<Slice, State> states_;
-  std::map<std::uint16_t, std::vector<Readouts>> kept_;  // reversed references, by idx.slice
+  ForwardReferences forward_;
 };
 
 }  // namespace echotrain

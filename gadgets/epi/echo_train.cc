@@ -12,6 +12,7 @@ namespace {
 using numerics::cdouble;
 
 constexpr std::size_t kMostOfShot = 4;  // more lines are a separate scan, taken at another time than the images
+constexpr std::size_t kMostOwn = 512;   // of a train whose lines have phases of their own
 
 std::vector<cdouble> sum_over_coils(const std::vector<cdouble>& products, std::int64_t coils) {
   const std::size_t n = products.size() / static_cast<std::size_t>(coils);
@@ -92,12 +93,33 @@ std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options, std
   out.phases = phases_of(all, out.linear, pointwise);
   out.ghost_before = numerics::ghost_level(all, std::vector<double>(all.size()));
   out.ghost_after = numerics::ghost_level(all, out.phases);
+  if (options.lines == "each" && lines() > kMostOfShot && lines() <= kMostOwn)
+    out.of_lines = phases_of_lines(out.linear);
   if (options.coils != "each" || set_.coils == 1) return out;
   out.phases.clear();
   for (std::int64_t c = 0; c < set_.coils; ++c) {
     const std::vector<cdouble> own = with_others(products, c, all);
     const std::vector<double> phases = phases_of(own, numerics::linear_phase(own), pointwise);
     out.phases.insert(out.phases.end(), phases.begin(), phases.end());
+  }
+  return out;
+}
+
+/// The last line, which has one neighbour, has the phase of the reversed line before.
+std::vector<numerics::LinearPhase> EchoTrain::phases_of_lines(const numerics::LinearPhase& all) const {
+  std::vector<numerics::LinearPhase> out(lines());
+  numerics::LinearPhase latest;
+  for (std::size_t l = 0; l < lines(); ++l) {
+    if (!set_.reversed[l]) continue;
+    const std::vector<cdouble> products = numerics::odd_even_products(set_, l);
+    if (!products.empty()) {
+      std::vector<cdouble> rest = sum_over_coils(products, set_.coils);
+      for (std::size_t x = 0; x < rest.size(); ++x)
+        rest[x] *= std::polar(
+            1.0, -all.constant - all.slope * (static_cast<double>(x) - static_cast<double>(rest.size() / 2)));
+      latest = numerics::linear_phase(rest);
+    }
+    out[l] = latest;
   }
   return out;
 }

@@ -16,6 +16,7 @@ namespace echotrain {
 struct PhaseOptions {
   std::string method = "linear";
   std::string coils = "joint";
+  std::string lines = "each";
   std::string refine = "none";
   bool b0_drift = true;
   bool dual_polarity = false;
@@ -25,6 +26,8 @@ struct PhaseOptions {
 struct OddEvenPhase {
   std::vector<double> phases;  ///< [coil, x], or [1, x] for all coils: excess phase of reversed lines [rad]
   numerics::LinearPhase linear;
+  /// What each line's phase has beyond the linear one, by a separate scan of navigators; 0 for lines that ran forward.
+  std::vector<numerics::LinearPhase> of_lines;
   double ghost_before = 0, ghost_after = 0;  ///< ghost of the navigators, relative to the object
 };
 
@@ -37,6 +40,7 @@ class EchoTrain {
   std::int64_t coils() const { return set_.coils; }
   std::int64_t points() const { return set_.n; }
   std::size_t lines() const { return set_.profiles.size(); }
+  bool reversed(std::size_t line) const { return set_.reversed[line]; }
   bool mirrored() const { return numerics::looks_mirrored(set_); }
 
   /// True if navigators came since the last call of odd_even().
@@ -52,6 +56,7 @@ class EchoTrain {
 
  private:
   void compare_with(numerics::Navigators& first);
+  std::vector<numerics::LinearPhase> phases_of_lines(const numerics::LinearPhase& all) const;
 
   numerics::Navigators set_;
   std::array<numerics::Navigators, 2> first_;  // by excitation

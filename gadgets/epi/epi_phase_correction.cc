@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "gadgets/epi/epi_readouts.h"
@@ -18,17 +19,16 @@ constexpr std::int64_t kMostCoils = 4, kMostSearched = 512;  // coils, and point
 constexpr std::int64_t kFewCoils = 8;                        // coils whose profiles one piece of work makes
 constexpr std::int64_t kMostPoints = 1024;                   // points of a navigator: its transform costs their square
 
-/// Factors [2, coil or 1, x] of profiles: lines that run forward are unchanged; the mirrored profile of a line that was
-/// stored the other way round has k = 0 one sample off where `points` is even.
-std::vector<cfloat> factors_of(const std::vector<double>& phases, std::int64_t points) {
-  std::vector<cfloat> out(phases.size(), cfloat{1});
+/// Appends the factors [coil or 1, x] of reversed lines' profiles. The mirrored profile of a line that was stored the
+/// other way round has k = 0 one sample off where `points` is even.
+void add_factors(const std::vector<double>& phases, const numerics::LinearPhase& more, std::int64_t points,
+                 std::vector<cfloat>& to) {
   const std::int64_t middle = points / 2, shift = points - 1 - 2 * middle;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const std::int64_t x = static_cast<std::int64_t>(i) % points - middle;
     const double turn = 2 * std::numbers::pi * static_cast<double>(shift * x) / static_cast<double>(points);
-    out.push_back(cfloat(std::polar(1.0, turn - phases[i])));
+    to.push_back(cfloat(std::polar(1.0, turn - phases[i] - more.constant - more.slope * static_cast<double>(x))));
   }
-  return out;
 }
 
 /// Changes the header of a line that is turned.
@@ -51,6 +51,8 @@ Parameters<EpiPhaseCorrection::Options> EpiPhaseCorrection::parameters() {
           "the phase along the readout: a straight line, or what navigators show at each point; none: lines are only "
           "turned")
       .choice("coils", &Options::coils, {"joint", "each"}, "one phase for all coils, or one for each")
+      .choice("lines", &Options::lines, {"each", "alike"},
+              "each: where a separate scan of navigators has as many lines as a train, each loses its own phase")
       .choice("refine", &Options::refine, {"none", "entropy"},
               "whether the first frame of each slice is held, and the phase improved until its image has least entropy")
       .flag("b0_drift", &Options::b0_drift,
@@ -65,6 +67,9 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   if (options_.dual_polarity) dual_ = std::make_unique<DualPolarity>(scan);
   for (const auto& encoding : header.encodings) {
     multiband_.push_back(encoding.multiband && encoding.multiband->factor > 1);
+    const int slices = encoding.slice ? encoding.slice->maximum + 1 : 1;
+    groups_.push_back(multiband_.back() ? std::max(1, slices / static_cast<int>(encoding.multiband->factor)) : slices);
+    trains_.push_back(encoding.description ? encoding.description->value("etl").value_or(0) : 0);
     announced_.push_back(encoding.description ? encoding.description->value("numberOfNavigators").value_or(0) : 0);
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
@@ -81,27 +86,36 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
 void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const bool epi = readouts.frame ? epi_.at(readouts.frame->key.encoding)
                                   : !readouts.heads.empty() && epi_.at(readouts.heads.front().encoding_space_ref);
-  if (epi && readouts.kind == ReadoutKind::phase_correction) return learn(readouts);
-  if (!epi || (readouts.kind != ReadoutKind::imaging && readouts.kind != ReadoutKind::calibration))
+  const bool navigates = readouts.kind == ReadoutKind::phase_correction;
+  if (!epi || (!navigates && readouts.kind != ReadoutKind::imaging && readouts.kind != ReadoutKind::calibration))
     return emit(std::move(readouts));
+  if (!readouts.heads.empty())
+    if (const std::uint16_t encoding = readouts.heads.front().encoding_space_ref;
+        keeps_directions(encoding) && !decided_.contains(encoding)) {
+      if (readouts.kind != ReadoutKind::imaging) return waiting_[encoding].push_back(std::move(readouts));
+      take_waiting(encoding, emit);
+    }
+  if (navigates) return learn(readouts);
   if (dual_ && readouts.kind == ReadoutKind::imaging && !readouts.heads.empty())
     dual_->release(readouts.heads.front().idx.slice, emit);
+  readouts.white = false;  // kernels of dual polarity join lines
   std::vector<bool> reversed;
   if (!readouts.heads.empty()) reversed = correct(readouts);
   if (dual_ && readouts.kind == ReadoutKind::calibration && !readouts.heads.empty() &&
-      !volume_.at(readouts.heads.front().encoding_space_ref))
+      !volume_.at(readouts.heads.front().encoding_space_ref) &&
+      !multiband_.at(readouts.heads.front().encoding_space_ref))
     return dual_->learn(std::move(readouts), reversed, emit);
   if (!readouts.frame) return emit(std::move(readouts));
   const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
   State& state = states_[slice];
   const std::uint64_t frame = readouts.frame->id;
   const bool last = readouts.last, kernels = has_kernels(slice);
-  if (kernels || searches(state, source_of(slice)) || held_.contains(frame)) {
+  if (kernels || searches(slice, state, source_of(slice)) || held_.contains(frame)) {
     std::vector<Held>& held = held_[frame];
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
     const std::optional<double> missed = kernels ? dual_->correct(slice, held) : std::nullopt;
-    if (!missed && !state.found && (!kernels || searches(state, source_of(slice)))) search(state, slice, held);
+    if (!missed && !state.found && (!kernels || searches(slice, state, source_of(slice)))) search(state, slice, held);
     if (!missed && state.found) complete(state, held);
     note(held.back().readouts, missed);
     for (Held& each : held) emit(std::move(each.readouts));
@@ -112,8 +126,28 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   emit(std::move(readouts));
 }
 
+/// Finds the groups whose references came both ways, and takes what waited for the encoding's first image.
+void EpiPhaseCorrection::take_waiting(std::uint16_t encoding, const Emit<Readouts>& emit) {
+  decided_.insert(encoding);
+  std::map<Slice, std::map<std::uint16_t, std::array<bool, 2>>> ways;
+  for (const Readouts& each : waiting_[encoding])
+    for (const auto& head : each.heads)
+      if (each.kind == ReadoutKind::calibration)
+        ways[{encoding, head.idx.slice}][head.idx.kspace_encode_step_1][is_reversed(head) ? 1 : 0] = true;
+  std::map<Slice, bool> both;
+  for (const auto& [slice, lines] : ways) {
+    bool& all = both.try_emplace(group_of(slice), true).first->second;
+    all = all && std::any_of(lines.begin(), lines.end(), [](const auto& l) { return l.second[0] && l.second[1]; });
+  }
+  for (const auto& [group, all] : both)
+    if (all) both_ways_.insert(group);
+  std::vector<Readouts> waiting = std::move(waiting_.extract(encoding).mapped());
+  for (Readouts& each : waiting) process(std::move(each), emit);
+}
+
 /// Drops held readouts, whose frames never became whole.
 void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& emit) {
+  while (!waiting_.empty()) take_waiting(waiting_.begin()->first, emit);
   if (dual_) dual_->release({}, emit);
   held_.clear();
 }
@@ -158,6 +192,12 @@ void EpiPhaseCorrection::find_phase(State& source, const Slice& slice, std::size
   EchoTrain& train = source.train;
   source.phase = train.odd_even(options_, excited);
   ++source.phases;
+  if (leaves_kernels(slice) && source.phase) share_phase(source, slice, excited);
+  if (source.phase && !source.phase->of_lines.empty())
+    scan_->info(
+        fmt::format("epi_phase_correction: each line of slice {} is corrected by the line of its number of {} "
+                    "phase-correction lines",
+                    slice.second, train.lines()));
   if (!source.phase)
     scan_->warn(
         fmt::format("epi_phase_correction: the {} phase-correction line(s) of slice {} all run the same way; flag "
@@ -181,6 +221,17 @@ void EpiPhaseCorrection::find_phase(State& source, const Slice& slice, std::size
         "them; three do");
 }
 
+/// Makes the phase that of its group's first navigators and what this slice's have changed since its first ones: of
+/// slices that are told apart later, kernels make up for the difference of their phases.
+void EpiPhaseCorrection::share_phase(State& source, const Slice& slice, std::size_t excited) {
+  std::vector<double>& phases = source.phase->phases;
+  std::vector<double>&shared = shared_[group_of(slice)], &first = source.first[excited];
+  if (shared.size() != phases.size()) shared = phases;
+  if (first.size() != phases.size()) first = phases;
+  for (std::size_t i = 0; i < phases.size(); ++i) phases[i] += shared[i] - first[i];
+  source.phase->of_lines.clear();
+}
+
 void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t coils, std::int64_t points) {
   const EchoTrain& train = source.train;
   if (train.has_navigators() && (train.points() != points || train.coils() != coils))
@@ -198,15 +249,32 @@ void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t 
     const std::int64_t x = static_cast<std::int64_t>(i) % points - points / 2;
     phases[i] += more.constant + more.slope * static_cast<double>(x);
   }
-  const std::vector<cfloat> factors = factors_of(phases, points);
+  std::vector<cfloat> factors(phases.size(), cfloat{1});
+  add_factors(phases, {}, points, factors);
+  state.sets.clear();
+  std::int32_t sets = 2;
+  for (std::size_t l = 0; source.phase && l < source.phase->of_lines.size(); ++l) {
+    state.sets.push_back(train.reversed(l) ? sets++ : 1);
+    if (train.reversed(l)) add_factors(phases, source.phase->of_lines[l], points, factors);
+  }
   state.factors = numerics::profile_phases(
-      scan_->compute, {factors.data(), {2, static_cast<std::int64_t>(phases.size()) / points, points}});
+      scan_->compute, {factors.data(), {sets, static_cast<std::int64_t>(phases.size()) / points, points}});
   state.coils = coils;
   state.made_of = {&source, source.phases};
 }
 
+/// The factors of a reversed line. A train's lines have phases of their own as far as navigators ran as they do.
+std::int32_t EpiPhaseCorrection::set_of(const State& state, const State& source, std::uint16_t encoding) const {
+  if (state.sets.empty()) return 1;
+  const std::int64_t lines = trains_[encoding] >= 1 ? std::llround(std::min(trains_[encoding], 65535.0))
+                                                    : static_cast<std::int64_t>(state.sets.size());
+  const auto echo = static_cast<std::size_t>(state.echo % lines);
+  return echo < state.sets.size() && source.train.reversed(echo) ? state.sets[echo] : 1;
+}
+
 /// True if the slice's phase is still to be found in its first frame.
-bool EpiPhaseCorrection::searches(const State& state, const State& source) const {
+bool EpiPhaseCorrection::searches(const Slice& slice, const State& state, const State& source) const {
+  if (leaves_kernels(slice)) return false;
   return options_.method != "none" && !state.found && (options_.refine == "entropy" || !source.phase);
 }
 
@@ -235,7 +303,8 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
                                readouts.heads.begin() + static_cast<std::ptrdiff_t>(end));
   // Plain reference lines need no navigators, nor do those from which kernels are made.
   const bool images = readouts.kind == ReadoutKind::imaging;
-  const bool turns = std::any_of(lines.first, lines.second, is_reversed) && !(dual_ && (!images || has_kernels(slice)));
+  const bool turns = std::any_of(lines.first, lines.second, is_reversed) &&
+                     !(dual_ && (!images || has_kernels(slice) || leaves_kernels(slice)));
   if (turns && options_.method != "none" && !source.train.has_navigators())
     scan_->warn(fmt::format(
         "epi_phase_correction: no phase-correction lines (flag 24) came before the lines of slice {}; the phase is "
@@ -250,6 +319,7 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   if (source.train.changed()) {
     state.lines = state.reversed = 0;
     state.references = false;
+    state.echo = 0;
     find_phase(source, slice, images && multiband_[slice.first] ? 1 : 0);
   }
   state.references = state.references || !images;
@@ -264,15 +334,18 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
     const bool reversed = is_reversed(head);
     ++state.lines;
     state.reversed += reversed ? 1 : 0;
+    if (images && readouts.frame && state.frame != readouts.frame->id) state.echo = 0;
     if (images && readouts.frame) follow_blips(state, readouts.frame->id, head.idx.kspace_encode_step_1);
     numerics::LineChange& change =
-        changes.emplace_back(numerics::LineChange{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}});
+        changes.emplace_back(numerics::LineChange{reversed ? set_of(state, source, slice.first) : 0, reversed ? 1 : 0});
+    ++state.echo;
     if (drifts) {
       const double phase = state.train.drift_at_next_line();
       if (phase != 0) change.factor = cfloat(std::polar(1.0, -phase));
     }
     if (!reversed && change.factor == cfloat{1, 0}) change.set = numerics::kLineStays;
     if (reversed) turn(head);
+    if (reversed && keeps_directions(slice.first)) head.flags |= kReversedFlag;
   }
   const auto stays = [](const numerics::LineChange& change) { return change.set == numerics::kLineStays; };
   if (changes.size() == readouts.heads.size() && std::all_of(changes.begin(), changes.end(), stays)) return;
@@ -387,11 +460,26 @@ bool EpiPhaseCorrection::has_kernels(const Slice& slice) {
         "lines differ by two steps; their lines are corrected by the navigators' phase alone");
     return false;
   }
-  if (!multiband_[slice.first]) return dual_->ready(slice);
-  scan_->warn(
-      "epi_phase_correction: dual_polarity is not done for slices that were excited at once, whose references are of "
-      "one slice each; their lines are corrected by the navigators' phase alone");
-  return false;
+  if (multiband_[slice.first] && !keeps_directions(slice.first))
+    scan_->warn(
+        "epi_phase_correction: dual_polarity is not done for slices excited at once (the header's multiband) without "
+        "slice_grappa after this gadget; their lines are corrected by the navigators' phase alone. Use epi_timeseries");
+  return !multiband_[slice.first] && dual_->ready(slice);
+}
+
+/// True if a later gadget (slice_grappa) asks which lines of simultaneous slices were reversed.
+bool EpiPhaseCorrection::keeps_directions(std::uint16_t encoding) const {
+  return dual_ && multiband_[encoding] && !volume_[encoding] && EpiLines::directions_wanted(*scan_);
+}
+
+/// True if that gadget makes a slice's lines by kernels of both directions.
+bool EpiPhaseCorrection::leaves_kernels(const Slice& slice) const {
+  return both_ways_.contains(group_of(slice)) && keeps_directions(slice.first);
+}
+
+/// The slices that are excited with this one, by their lowest.
+EpiPhaseCorrection::Slice EpiPhaseCorrection::group_of(const Slice& slice) const {
+  return {slice.first, static_cast<std::uint16_t>(slice.second % groups_[slice.first])};
 }
 
 void EpiPhaseCorrection::note(Readouts& readouts, std::optional<double> missed) {
@@ -404,6 +492,9 @@ void EpiPhaseCorrection::note(Readouts& readouts, std::optional<double> missed) 
   if (missed) notes["epi_dual_polarity"] = fmt::format("{:.5f}", *missed);
   if (state.found) notes["epi_refined"] = fmt::format("{:.5f} {:.6f}", state.found->constant, state.found->slope);
   if (source.phase) {
+    if (!source.phase->of_lines.empty())
+      notes["epi_own_phases"] =
+          std::to_string(std::count_if(state.sets.begin(), state.sets.end(), [](int s) { return s > 1; }));
     notes["epi_slope"] = fmt::format("{:.5f}", source.phase->linear.slope);
     notes["epi_constant"] = fmt::format("{:.5f}", source.phase->linear.constant);
     notes["ghost_level"] = fmt::format("{:.5f}", source.phase->ghost_after);

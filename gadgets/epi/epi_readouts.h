@@ -7,9 +7,11 @@
 
 namespace echotrain {
 
-inline constexpr std::uint64_t kReversedFlag = 1ull << 21;  // flag 22
+/// Flag 22. EpiPhaseCorrection turns such lines and lowers it; of simultaneous slices with `dual_polarity` it stays,
+/// for SliceGrappa.
+inline constexpr std::uint64_t kReversedFlag = 1ull << 21;
 
-/// True if a line is stored from high k to low k.
+/// True if a line was read from high k to low k.
 inline bool is_reversed(const protocol::AcquisitionHeader& head) { return (head.flags & kReversedFlag) != 0; }
 
 }  // namespace echotrain

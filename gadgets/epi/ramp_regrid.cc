@@ -75,8 +75,15 @@ void RampRegrid::start(const protocol::Header& header, Scan& scan) {
     space.points = encoding.encoded.matrix[0];
     space.to_steps = to_cycles_per_pixel(encoding, scan.trajectory_unit)[0] * static_cast<double>(space.points);
     if (!space.epi) continue;
+    if (const double all = encoding.encoded.fov_mm[0], shown = encoding.recon.fov_mm[0]; shown > 0 && shown < all)
+      space.needed = shown / all;
     space.trapezoid = described_trapezoid(encoding.description.get(), space.without);
     space.flat_samples = described_flat(encoding.description.get());
+    if (const std::int64_t all = space.flat_samples.value_or(0); all > space.points && all % space.points == 0) {
+      space.trapezoid = {.flat = static_cast<double>(all), .dwell = 1, .samples = all};  // oversampled
+      space.delay_us = 0;
+      space.flat_samples.reset();
+    }
   }
 }
 
@@ -219,7 +226,8 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   if (space.flat_samples && readouts.kind != ReadoutKind::calibration) {
     if (head.number_of_samples == *space.flat_samples && head.number_of_samples <= space.points) return weights_[key];
     why += fmt::format(
-        "; without ramps, its numSamples, {}, would have to be that of the readouts and at most the matrix'",
+        "; without ramps, its numSamples, {}, would have to be that of the readouts, and at most the matrix' or a "
+        "multiple of it",
         *space.flat_samples);
   }
   if (space.trapezoid) {
@@ -267,10 +275,10 @@ std::vector<float> RampRegrid::weights_for(const Space& space, numerics::Trapezo
     if (s < head.discard_pre || s + head.discard_post >= positions.size())
       positions[s] = std::numeric_limits<double>::quiet_NaN();
   scan_->compute.check_stop();
-  std::vector<float> out = numerics::regular_line_weights(positions, space.points, false);
+  std::vector<float> out = numerics::regular_line_weights(positions, space.points, false, space.needed);
   std::transform(positions.begin(), positions.end(), positions.begin(), [](double k) { return -k; });
   scan_->compute.check_stop();
-  const std::vector<float> reversed = numerics::regular_line_weights(positions, space.points, true);
+  const std::vector<float> reversed = numerics::regular_line_weights(positions, space.points, true, space.needed);
   out.insert(out.end(), reversed.begin(), reversed.end());
   return out;
 }
@@ -323,7 +331,7 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   }
   scan_->compute.check_stop();  // each path is a step: it may take seconds
   try {
-    const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed);
+    const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed, space.needed);
     space.along_paths.host.insert(space.along_paths.host.end(), weights.begin(), weights.end());
   } catch (const std::invalid_argument& error) {
     throw ClientError(fmt::format(
@@ -344,6 +352,7 @@ void RampRegrid::upload(Weights& weights, std::int64_t samples, std::int64_t poi
 void RampRegrid::combine(Readouts& readouts, const Weights& weights, const std::vector<std::int32_t>& sets,
                          std::int64_t points) {
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
+  readouts.white = false;
   const bool on_host = !readouts.data;
   const numerics::Shape shape = on_host ? readouts.host_data.shape() : readouts.data.shape();
   const std::int64_t coils = shape[1], samples = shape[2];

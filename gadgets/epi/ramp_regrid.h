@@ -27,8 +27,11 @@ namespace echotrain {
 ///      that was not reversed. Readouts of other encodings and kinds pass, and so do regular ones.
 ///
 /// A description with numSamples and none of the gradient's times says that all samples were taken where the gradient
-/// is flat (GE's converter without ramp sampling): such readouts are regular, also where they are shorter than the
-/// matrix, and pass.
+/// is flat (converters of GE and Siemens without ramp sampling): such readouts are regular, also where they are shorter
+/// than the matrix, and pass; those with a multiple of its points are oversampled and become lines.
+///
+/// Samples may be more than a step apart (Siemens' twofold matrix on ramps) as far as they encode what images show of
+/// the field of view; lines then hold a profile within what they do encode.
 ///
 /// `delay: navigators`: a late gradient moves samples on ramps otherwise than those of its flat part, so that no phase
 /// along x undoes it. Phase-correction lines wait for the first other line; then those of their first slice give the
@@ -69,6 +72,7 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
     bool epi = false;
     std::int64_t points = 0;                       // points of a regular line
     double to_steps = 1;                           // factor from the trajectory's unit
+    double needed = 1;                             // part of the field of view that images show
     std::optional<numerics::Trapezoid> trapezoid;  // samples and dwell are 0 where the description has none
     std::optional<std::int64_t> flat_samples;      // for a description without a gradient: samples on its flat part
     std::string without;                           // why there is no trapezoid

@@ -11,11 +11,13 @@ numerics::ContextOptions beside(Scan& scan) {
   return {.stop_token = scan.compute.stop_token(), .group = scan.compute.group(), .account = scan.compute.account()};
 }
 
-/// Bytes of all slices' kernels, with all sources and with those that are left at either end of a frame.
+/// Bytes of all slices' kernels, with all sources and with those that are left at either end of a frame, of lines that
+/// all run forward, or that run both ways by turns.
 std::uint64_t most_bytes(const SliceGroup& group, const numerics::SliceGrappaOptions& options) {
   const auto slices = static_cast<std::int64_t>(group.blocks.size());
-  return static_cast<std::uint64_t>(slices * (options.kernel_y + 1) * group.coils() * group.coils() * options.kernel_x *
-                                    options.kernel_y) *
+  const std::int64_t ways = group.reversed.empty() ? 1 : 2;
+  return static_cast<std::uint64_t>(ways * slices * (options.kernel_y + 1) * group.coils() * group.coils() *
+                                    options.kernel_x * options.kernel_y) *
          sizeof(cfloat);
 }
 
@@ -63,11 +65,12 @@ void SliceFits::start(std::vector<std::pair<Key, SliceGroup>> groups) {
   given_.set_value(std::move(jobs));
 }
 
-bool SliceFits::has(const Key& key, std::int64_t lines, std::int64_t coils, std::int64_t samples) const {
+bool SliceFits::has(const Key& key, std::int64_t lines, const std::vector<bool>& reversed, std::int64_t coils,
+                    std::int64_t samples) const {
   const auto found = jobs_.find(key);
   if (found == jobs_.end()) return false;
   const SliceGroup& group = found->second->group;
-  return group.lines == lines && group.coils() == coils && group.samples() == samples;
+  return group.lines == lines && group.reversed == reversed && group.coils() == coils && group.samples() == samples;
 }
 
 numerics::GrappaKernels SliceFits::take(const Key& key) {
@@ -98,9 +101,12 @@ numerics::GrappaKernels SliceFits::make(const SliceGroup& group) { return placed
 
 SliceFits::Fitted SliceFits::fitted(numerics::Context& context, const SliceGroup& group) const {
   std::vector<numerics::SliceReference> references;
-  for (std::size_t m = 0; m < group.blocks.size(); ++m) references.push_back({group.blocks[m].cview(), group.turns[m]});
+  for (std::size_t m = 0; m < group.blocks.size(); ++m) {
+    references.push_back({group.blocks[m].cview(), group.turns[m]});
+    if (!group.backwards.empty()) references.back().reversed = group.backwards[m].cview();
+  }
   Fitted out;
-  out.kernels = numerics::fit_slices(context, references, group.step, group.lines, options_);
+  out.kernels = numerics::fit_slices(context, references, group.step, group.lines, options_, group.reversed);
   out.weights.assign(out.kernels.weights.data(), out.kernels.weights.data() + out.kernels.weights.size());
   out.kernels.weights = {};
   return out;

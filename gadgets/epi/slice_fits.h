@@ -20,9 +20,11 @@ namespace echotrain {
 
 /// The input for the kernels of a group.
 struct SliceGroup {
-  std::vector<HostArray<cfloat>> blocks;  ///< [coil, y, x] for each slice: reference lines without gaps
-  std::vector<double> turns;              ///< for each slice, as in numerics::SliceReference
-  std::int64_t step = 1, lines = 0;       ///< step and number of frames' lines
+  std::vector<HostArray<cfloat>> blocks;     ///< [coil, y, x] for each slice: reference lines without gaps
+  std::vector<HostArray<cfloat>> backwards;  ///< the same lines, read backwards; empty: directions do not count
+  std::vector<double> turns;                 ///< for each slice, as in numerics::SliceReference
+  std::int64_t step = 1, lines = 0;          ///< step and number of frames' lines
+  std::vector<bool> reversed;                ///< those of frames' lines that were read backwards; empty: none counts
 
   std::int64_t coils() const { return blocks.front().shape()[0]; }
   std::int64_t samples() const { return blocks.front().shape()[2]; }
@@ -45,8 +47,9 @@ class SliceFits {
   bool may_start() const { return thread_.joinable() && !started_; }
   /// Starts the fits; call it once, with the groups in the order in which their frames are expected.
   void start(std::vector<std::pair<Key, SliceGroup>> groups);
-  /// True if start() was given this group, for frames of as many lines, coils and samples.
-  bool has(const Key& key, std::int64_t lines, std::int64_t coils, std::int64_t samples) const;
+  /// True if start() was given this group, for frames of as many lines, in these directions, coils and samples.
+  bool has(const Key& key, std::int64_t lines, const std::vector<bool>& reversed, std::int64_t coils,
+           std::int64_t samples) const;
   /// Returns the kernels of such a group, and forgets the group. The caller makes those whose turn has not come, and so
   /// waits for one fit at most. Throws as fit_slices() does.
   numerics::GrappaKernels take(const Key& key);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "gadgets/numerics/core/layout/sample_layout.h"
 #include "gadgets/numerics/mri/epi/line_changes.h"
 #include "gadgets/numerics/transforms/fft/fft.h"
+#include "gadgets/shared/epi_lines.h"
 #include "gadgets/shared/slice_coils.h"
 
 namespace echotrain {
@@ -26,15 +28,25 @@ using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
 /// The longest run of lines [first, last] without a gap; no value where none came.
-std::optional<std::array<std::int64_t, 2>> longest_run(std::vector<std::int64_t> lines) {
-  std::sort(lines.begin(), lines.end());
+std::optional<std::array<std::int64_t, 2>> longest_run(const std::set<std::int64_t>& lines) {
   std::optional<std::array<std::int64_t, 2>> best;
-  for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
-    end = begin + 1;
-    while (end < lines.size() && lines[end] - lines[end - 1] <= 1) ++end;
-    if (!best || lines[end - 1] - lines[begin] > (*best)[1] - (*best)[0]) best = {lines[begin], lines[end - 1]};
+  std::array<std::int64_t, 2> run{};
+  for (const std::int64_t line : lines) {
+    run = !best || line != run[1] + 1 ? std::array{line, line} : std::array{run[0], line};
+    if (!best || run[1] - run[0] > (*best)[1] - (*best)[0]) best = run;
   }
   return best;
+}
+
+/// Which lines of a frame were read backwards: of those that did not come, each other one. Empty: none was.
+std::vector<bool> directions_of(const std::vector<const AcquisitionHeader*>& heads) {
+  std::vector<bool> out;
+  bool any = false;
+  for (const AcquisitionHeader* head : heads) {
+    any = any || (head != nullptr && is_reversed(*head));
+    out.push_back(head != nullptr ? is_reversed(*head) : !out.empty() && !out.back());
+  }
+  return any ? out : std::vector<bool>();
 }
 
 /// The lines of a frame, with the readout of each, from the first one on in steps.
@@ -106,6 +118,8 @@ Parameters<SliceGrappa::Options> SliceGrappa::parameters() {
 
 void SliceGrappa::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  turned_ = EpiLines::promised(scan);
+  EpiLines::want_directions(scan);
   slice_coils_ = SliceCoils::announced(scan);
   for (const auto& encoding : header.encodings) {
     Space& space = spaces_.emplace_back();
@@ -153,10 +167,17 @@ void SliceGrappa::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   }
   if (!images) {
     learn(readouts);
-    emit(std::move(readouts));
-    return;
+    std::vector<bool> reversed;
+    for (AcquisitionHeader& head : readouts.heads) {
+      reversed.push_back(turned_ && is_reversed(head));
+      if (turned_) head.flags &= ~kReversedFlag;
+    }
+    return forward_.take(std::move(readouts), reversed, emit);
   }
-  if (spaces_.at(readouts.frame->key.encoding).factor == 1) return pass(std::move(readouts), emit);
+  const Space& space = spaces_.at(readouts.frame->key.encoding);
+  for (std::int64_t m = 0; m < space.factor; ++m)
+    forward_.release(static_cast<std::uint16_t>(readouts.frame->key.slice + m * space.groups), emit);
+  if (space.factor == 1) return pass(std::move(readouts), emit);
   const std::uint64_t frame = readouts.frame->id;
   const bool last = readouts.last;
   held_[frame].push_back(std::move(readouts));
@@ -166,10 +187,15 @@ void SliceGrappa::process(Readouts&& readouts, const Emit<Readouts>& emit) {
 }
 
 /// Drops held readouts, whose frames never became whole.
-void SliceGrappa::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { held_.clear(); }
+void SliceGrappa::finish(End /*how*/, const Emit<Readouts>& emit) {
+  forward_.release({}, emit);
+  held_.clear();
+}
 
 /// Passes readouts on. Frames keep separate numbers, though one becomes several.
 void SliceGrappa::pass(Readouts&& readouts, const Emit<Readouts>& emit) const {
+  for (AcquisitionHeader& head : readouts.heads)
+    if (turned_) head.flags &= ~kReversedFlag;
   Frame frame = *readouts.frame;
   frame.id *= static_cast<std::uint64_t>(most_);
   readouts.frame = std::make_shared<const Frame>(std::move(frame));
@@ -192,8 +218,10 @@ void SliceGrappa::learn(const Readouts& readouts) {
   for (std::size_t begin = 0, end = 0; begin < heads.size(); begin = end) {
     const Owner owner{heads[begin].encoding_space_ref, heads[begin].idx.slice};
     Reference reference;
-    for (; end < heads.size() && Owner{heads[end].encoding_space_ref, heads[end].idx.slice} == owner; ++end)
+    for (; end < heads.size() && Owner{heads[end].encoding_space_ref, heads[end].idx.slice} == owner; ++end) {
       reference.lines.push_back(heads[end].idx.kspace_encode_step_1);
+      reference.reversed.push_back(turned_ && is_reversed(heads[end]));
+    }
     const Space& space = spaces_.at(owner.first);
     if (space.factor == 1 || has_kernels(owner)) continue;
     if (owner.second >= space.factor * space.groups) {
@@ -215,18 +243,21 @@ void SliceGrappa::learn(const Readouts& readouts) {
   }
 }
 
-/// Lines first to last of a slice's references [coil, y, x]; of lines that came several times, the last one.
-HostArray<cfloat> SliceGrappa::block_of(const Slice& slice, std::int64_t first, std::int64_t last) const {
+/// Lines first to last of a slice's references [coil, y, x], of one direction, or of the other where they lack it; of
+/// lines that came several times, the last one.
+HostArray<cfloat> SliceGrappa::block_of(const Slice& slice, std::int64_t first, std::int64_t last,
+                                        bool backwards) const {
   const numerics::Shape& shape = slice.references.front().data.shape();
   const std::int64_t coils = shape[1], samples = shape[2], count = last - first + 1;
   HostArray<cfloat> block = scan_->compute.allocate_host<cfloat>({coils, count, samples});
-  for (const Reference& reference : slice.references)
-    for (std::size_t i = 0; i < reference.lines.size(); ++i) {
-      const std::int64_t y = reference.lines[i] - first;
-      for (std::int64_t c = 0; c < coils && y >= 0 && y < count; ++c)
-        std::copy_n(reference.data.data() + (static_cast<std::int64_t>(i) * coils + c) * samples, samples,
-                    block.data() + (c * count + y) * samples);
-    }
+  for (const bool way : {!backwards, backwards})
+    for (const Reference& reference : slice.references)
+      for (std::size_t i = 0; i < reference.lines.size(); ++i) {
+        const std::int64_t y = reference.lines[i] - first;
+        for (std::int64_t c = 0; c < coils && y >= 0 && y < count && reference.reversed[i] == way; ++c)
+          std::copy_n(reference.data.data() + (static_cast<std::int64_t>(i) * coils + c) * samples, samples,
+                      block.data() + (c * count + y) * samples);
+      }
   return block;
 }
 
@@ -252,16 +283,17 @@ std::vector<double> SliceGrappa::turns_of(const Space& space, const Owner& owner
   return turns;
 }
 
-/// The kernels of a group, made for as many lines. Those for another number of lines are made anew from the kept
-/// references.
-SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t first, std::int64_t lines,
+/// The kernels of a group, made for its first frame's lines.
+SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t first, const Heads& heads,
                                            std::int64_t coils, std::int64_t samples) {
   const auto [at, is_new] = groups_.try_emplace(owner);
   Group& group = at->second;
+  const auto lines = static_cast<std::int64_t>(heads.size());
   if (is_new) {
     group.first = first;
     group.lines = lines;
     group.samples = samples;
+    if (turned_) group.reversed = directions_of(heads);
     try {
       fit(group, owner, coils);
     } catch (const std::invalid_argument& error) {
@@ -282,30 +314,43 @@ SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t firs
         "slice_grappa: a frame of group {} has {} lines of {} coils and {} samples, but the first one had {} of {} and "
         "{}; all repetitions of simultaneous slices are to be alike",
         owner.second, lines, coils, samples, group.lines, group.kernels.coils, group.samples));
+  for (std::int64_t j = 0; j < lines && !group.reversed.empty(); ++j) {
+    const AcquisitionHeader* head = heads[static_cast<std::size_t>(j)];
+    if (head != nullptr && is_reversed(*head) != group.reversed[static_cast<std::size_t>(before / step + j)])
+      throw ClientError(
+          fmt::format("slice_grappa: line {} of a frame of group {} was read the other way than in the first one; with "
+                      "dual_polarity, all repetitions of simultaneous slices are to be alike",
+                      +head->idx.kspace_encode_step_1, owner.second));
+  }
   return group;
 }
 
-/// The input for the kernels of a group. Throws std::invalid_argument where reference lines are missing.
-SliceGroup SliceGrappa::references_of(const Owner& owner, std::int64_t frame_lines, std::int64_t coils,
-                                      std::int64_t samples) const {
+/// The input for the kernels of a group, for frames as those of `like`. Throws std::invalid_argument where reference
+/// lines are missing.
+SliceGroup SliceGrappa::references_of(const Owner& owner, const Group& like, std::int64_t coils) const {
   const Space& space = spaces_[owner.first];
+  const bool both = !like.reversed.empty();
   std::int64_t first = 0, last = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t m = 0; m < space.factor; ++m) {
     const Owner which = slice_of(owner, m);
     const auto found = slices_.find(which);
     if (found == slices_.end() || found->second.references.empty())
       throw std::invalid_argument(fmt::format("slice {} has no single-band reference lines", which.second));
-    std::vector<std::int64_t> lines;
+    std::array<std::set<std::int64_t>, 2> ways;
     for (const Reference& reference : found->second.references) {
-      lines.insert(lines.end(), reference.lines.begin(), reference.lines.end());
-      if (reference.data.shape()[1] != coils || reference.data.shape()[2] != samples)
+      for (std::size_t i = 0; i < reference.lines.size(); ++i)
+        ways[both && reference.reversed[i] ? 1 : 0].insert(reference.lines[i]);
+      if (reference.data.shape()[1] != coils || reference.data.shape()[2] != like.samples)
         throw ClientError(
             fmt::format("slice_grappa: reference lines of slice {} have {} coils and {} samples, but lines "
                         "of images have {} and {}; put ramp_regrid and coil_compression: {{per: scan}} "
                         "before this gadget",
-                        which.second, reference.data.shape()[1], reference.data.shape()[2], coils, samples));
+                        which.second, reference.data.shape()[1], reference.data.shape()[2], coils, like.samples));
     }
-    const auto run = longest_run(std::move(lines));
+    if (both) std::erase_if(ways[0], [&](std::int64_t line) { return !ways[1].contains(line); });
+    const auto run = longest_run(ways[0]);
+    if (!run)
+      throw std::invalid_argument(fmt::format("no reference line of slice {} came with both directions", which.second));
     first = std::max(first, (*run)[0]);
     last = std::min(last, (*run)[1]);
   }
@@ -313,9 +358,13 @@ SliceGroup SliceGrappa::references_of(const Owner& owner, std::int64_t frame_lin
   SliceGroup out;
   out.turns = turns_of(space, owner);
   out.step = space.step;
-  out.lines = frame_lines;
-  for (std::int64_t m = 0; m < space.factor; ++m)
-    out.blocks.push_back(block_of(slices_.at(slice_of(owner, m)), first, last));
+  out.lines = like.lines;
+  out.reversed = like.reversed;
+  for (std::int64_t m = 0; m < space.factor; ++m) {
+    const Slice& slice = slices_.at(slice_of(owner, m));
+    out.blocks.push_back(block_of(slice, first, last, false));
+    if (both) out.backwards.push_back(block_of(slice, first, last, true));
+  }
   return out;
 }
 
@@ -323,14 +372,29 @@ void SliceGrappa::fit(Group& group, const Owner& owner, std::int64_t coils) {
   numerics::Context& compute = scan_->compute;
   compute.synchronize();  // references are copied
   group.turns = turns_of(spaces_[owner.first], owner);
-  group.kernels = fits_->has(owner, group.lines, coils, group.samples)
-                      ? fits_->take(owner)
-                      : fits_->make(references_of(owner, group.lines, coils, group.samples));
+  try {
+    fit_kernels(group, owner, coils);
+  } catch (const std::invalid_argument& error) {
+    if (group.reversed.empty()) throw;
+    group.reversed.clear();
+    fit_kernels(group, owner, coils);
+    scan_->warn(fmt::format(
+        "slice_grappa: slices of group {} are told apart without dual_polarity: {}; their lines are corrected by the "
+        "navigators' phase alone. Send each reference line (flag 20) of each slice twice, once with flag 22 and once "
+        "without",
+        owner.second, error.what()));
+  }
   if (fits_->may_start()) fit_others(group, owner, coils);
   const numerics::Shape extents{1, group.lines, group.samples};
   group.hybrid =
       numerics::hybrid_kernels(compute, group.kernels, {.encoded = extents, .padded = extents, .image = extents});
   group.rows = numerics::plan_slices(compute, group.kernels, group.hybrid, spaces_[owner.first].factor);
+}
+
+void SliceGrappa::fit_kernels(Group& group, const Owner& owner, std::int64_t coils) {
+  group.kernels = fits_->has(owner, group.lines, group.reversed, coils, group.samples)
+                      ? fits_->take(owner)
+                      : fits_->make(references_of(owner, group, coils));
 }
 
 /// Begins the fits of the groups that follow this one: their frames are expected in the order of their references.
@@ -341,7 +405,7 @@ void SliceGrappa::fit_others(const Group& group, const Owner& owner, std::int64_
   for (const Owner& other : order_) {
     if (other.first != owner.first || other == owner) continue;
     try {
-      others.emplace_back(other, references_of(other, group.lines, coils, group.samples));
+      others.emplace_back(other, references_of(other, group, coils));
     } catch (const std::invalid_argument&) {
       // The error is reported when a frame of the group comes.
     }
@@ -366,7 +430,7 @@ void SliceGrappa::separate(std::vector<Readouts> held, const Emit<Readouts>& emi
         "share theirs; use coil_compression: {per: scan}, or put it after slice_grappa");
   const std::int64_t coils = any->data.shape()[1], samples = any->data.shape()[2];
   FrameLines lines = lines_of(held, space.step);
-  Group& group = group_for(owner, lines.first, lines.count(), coils, samples);
+  Group& group = group_for(owner, lines.first, lines.heads, coils, samples);
   if (group.failed) {
     for (Readouts& each : held) pass(std::move(each), emit);
     return;
@@ -410,6 +474,7 @@ void SliceGrappa::separate(std::vector<Readouts> held, const Emit<Readouts>& emi
     const AcquisitionHeader& place = *slices_.at(which).head;
     const auto move = [&](AcquisitionHeader& head) {
       head.idx.slice = which.second;
+      if (turned_) head.flags &= ~kReversedFlag;
       for (int a = 0; a < 3; ++a) head.position[a] = place.position[a];
     };
     Frame made = frame;
@@ -417,6 +482,7 @@ void SliceGrappa::separate(std::vector<Readouts> held, const Emit<Readouts>& emi
     made.key.slice = which.second;
     move(made.reference);
     made.notes["multiband"] = std::to_string(space.factor);
+    if (!group.reversed.empty()) made.notes["epi_dual_polarity"] = fmt::format("{:.5f}", group.kernels.residual);
     made.notes["slice_grappa_residual"] = fmt::format("{:.4f}", group.kernels.residual);
     const auto shared = std::make_shared<const Frame>(std::move(made));
     bool first = true;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/epi/forward_references.h"
 #include "gadgets/epi/slice_fits.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/mri/parallel/slice_grappa.h"
@@ -28,11 +29,15 @@ namespace echotrain {
 /// of its reference lines from the first slice's; or by m / fov_shift. This phase, which moves slices in the field of
 /// view, is counted from the centre of k-space, and taken out.
 ///
+/// Lines of EPI that were read backwards (epi_phase_correction: {dual_polarity: true} leaves flag 22 on these) are made
+/// by kernels of their own, from references of both directions (fit_slices()), as if they had been read forward. Where
+/// references did not come both ways, or do not determine such kernels, directions do not count, with a warning.
+///
 /// In:  Readouts [readout, coil, sample] of regular lines that run forward, with the same virtual coils in all slices
 ///      (coil_compression: {per: scan}).
-/// Out: Readouts of all slices, imaging and calibration. Encodings without `multiband`, or with a factor of 1, pass.
-/// Positions of slices are those of their reference lines. Meta attributes: multiband, slice_grappa_residual (of the
-/// fit).
+/// Out: Readouts of all slices, imaging and calibration (of lines that came both ways, the forward ones). Encodings
+/// without `multiband`, or with a factor of 1, pass. Positions of slices are those of their reference lines. Meta
+/// attributes: multiband, slice_grappa_residual (of the fit).
 ///
 /// Frames whose slices lack reference lines for kernels pass unchanged, with slices on top of each other, with a
 /// warning. Lines of images that come twice count once. Throws ClientError for slices that are no multiple of the
@@ -67,6 +72,7 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   };
   struct Reference {
     std::vector<std::uint16_t> lines;
+    std::vector<bool> reversed;
     HostArray<cfloat> data;  // [readout, coil, sample]
   };
   /// The stored data of a slice.
@@ -81,6 +87,7 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
     numerics::LineCorrections rows;
     std::vector<double> turns;  // for each slice
     std::int64_t first = 0, lines = 0, samples = 0;
+    std::vector<bool> reversed;  // directions of the lines; empty: they do not count
     bool failed = false;
   };
   using Owner = std::pair<std::uint16_t, std::uint16_t>;  // encoding, slice
@@ -89,12 +96,14 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   bool has_kernels(const Owner& slice) const;
   void separate(std::vector<Readouts> held, const Emit<Readouts>& emit);
   void pass(Readouts&& readouts, const Emit<Readouts>& emit) const;
-  Group& group_for(const Owner& owner, std::int64_t first, std::int64_t lines, std::int64_t coils,
+  using Heads = std::vector<const protocol::AcquisitionHeader*>;  // of a frame's lines; null: it did not come
+  Group& group_for(const Owner& owner, std::int64_t first, const Heads& heads, std::int64_t coils,
                    std::int64_t samples);
-  SliceGroup references_of(const Owner& owner, std::int64_t lines, std::int64_t coils, std::int64_t samples) const;
+  SliceGroup references_of(const Owner& owner, const Group& like, std::int64_t coils) const;
   void fit(Group& group, const Owner& owner, std::int64_t coils);
+  void fit_kernels(Group& group, const Owner& owner, std::int64_t coils);
   void fit_others(const Group& group, const Owner& owner, std::int64_t coils);
-  HostArray<cfloat> block_of(const Slice& slice, std::int64_t first, std::int64_t last) const;
+  HostArray<cfloat> block_of(const Slice& slice, std::int64_t first, std::int64_t last, bool backwards) const;
   std::vector<double> turns_of(const Space& space, const Owner& owner) const;
   Owner slice_of(const Owner& group, std::int64_t m) const;
 
@@ -102,6 +111,8 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
   std::int64_t most_ = 1;  // the most slices that one frame makes
+  bool turned_ = false;    // a gadget before has turned lines that were read backwards
+  ForwardReferences forward_;
   std::map<Owner, Slice> slices_;
   std::vector<Owner> order_;  // groups, in the order of their references
   std::unique_ptr<SliceFits> fits_;

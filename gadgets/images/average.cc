@@ -1,6 +1,7 @@
 #include "gadgets/images/average.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "gadgets/numerics/core/layout/sample_layout.h"
@@ -81,6 +82,9 @@ void Average::add(Sum& sum, const CoilImages& images) {
   // For add_lines the image is a k-space of one line.
   const std::int32_t line = 0;
   numerics::add_lines(compute, weighted.view(), {&line, {1}}, {0, size, 0}, sum.data.view().reshaped({1, 1, size}));
+  const double noise = images.noise * static_cast<double>(readouts);
+  sum.noise_power += noise * noise;
+  sum.noise_known = sum.noise_known && noise > 0;
   sum.weight += static_cast<double>(readouts);
   sum.readouts += images.frame->readouts;
   ++sum.images;
@@ -94,6 +98,7 @@ CoilImages Average::mean(const Sum& sum) const {
   frame->readouts = sum.readouts;
   frame->notes["averages"] = std::to_string(sum.images);
   out.frame = frame;
+  if (sum.noise_known) out.noise = std::sqrt(sum.noise_power) / sum.weight;
   return out;
 }
 

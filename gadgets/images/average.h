@@ -41,6 +41,8 @@ class Average final : public Gadget<CoilImages, CoilImages> {
     std::shared_ptr<const Frame> frame;
     Array<cfloat> data;  // sum of images times their weights
     double weight = 0;
+    double noise_power = 0;  // the variance of `data`, as CoilImages::noise
+    bool noise_known = true;
     std::int64_t readouts = 0;
     std::size_t images = 0;
   };

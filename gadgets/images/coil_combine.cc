@@ -28,6 +28,8 @@ void CoilCombine::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     Array<cfloat> maps = scan_->compute.allocate<cfloat>(shape);
     numerics::adaptive_maps(scan_->compute, images.data.view(), static_cast<int>(options_.block), maps.view());
     numerics::combine(scan_->compute, maps.view(), images.data.view(), out.data.view());
+    out.noise = images.noise;  // a voxel's maps have length 1
+    out.frame = with_notes(*images.frame, {{"coil_combine", "adaptive, block " + std::to_string(options_.block)}});
   } else {
     numerics::root_sum_of_squares(scan_->compute, images.data.view(), out.data.view());
   }

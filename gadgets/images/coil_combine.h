@@ -10,8 +10,8 @@ namespace echotrain {
 
 /// Combines coils. rss: root sum of squares (Roemer et al., MRM 16, 1990), which loses the phase. adaptive: by maps
 /// estimated from the images (Walsh et al., MRM 43, 2000; numerics/mri/coils/coil_maps.h): the phase is the object's as
-/// one virtual coil sees it, and dark voxels hold less noise. It assumes white noise, as noise_adjust leaves it. none:
-/// coil images pass unchanged.
+/// one virtual coil sees it, and dark voxels hold less noise (meta attribute coil_combine: the method and its block).
+/// It assumes white noise, as noise_adjust leaves it. none: coil images pass unchanged.
 class CoilCombine final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

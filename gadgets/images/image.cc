@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "gadgets/api/image_steps.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/shared/incoming/meta_notes.h"
 
@@ -39,6 +43,9 @@ std::uint16_t image_type(Component component) {
   }
   return 0;
 }
+
+/// True of maps of a physical quantity: they are real numbers, whatever their images were.
+bool is_map(const Frame& frame) { return frame.notes.contains("map_quantity"); }
 
 /// Host memory that holds `values` once the stream has done the work enqueued so far.
 template <class T>
@@ -84,15 +91,13 @@ class TalliedPixels {
 
 Parameters<ImageOutput::Options> ImageOutput::parameters() {
   return Parameters<Options>()
-      .choice(
-          "component", &Options::component,
-          {"auto", "complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
-          "part of the complex image that is sent. auto: of images that the client sent, what they were; of others, "
-          "the magnitude. magnitude_and_phase: two images, the phase in a series of its own")
-      .choice(
-          "type", &Options::type, {"auto", "float", "double", "uint16", "int16", "uint32", "int32"},
-          "pixel type; integers are rounded and clamped to their range. auto: of images that the client sent, their "
-          "own; of others, float. Complex pixels are two numbers of float or double")
+      .choice("component", &Options::component,
+              {"auto", "complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
+              "part of the complex image that is sent. auto: of sent images what they were, of maps the real part, of "
+              "others the magnitude. magnitude_and_phase: two images, the phase in a series of its own")
+      .choice("type", &Options::type, {"auto", "float", "double", "uint16", "int16", "uint32", "int32"},
+              "pixel type; integers are rounded and clamped to their range. auto: of sent images their own, of maps "
+              "and others float. Complex pixels are two numbers of float or double")
       .number("scale", &Options::scale, 1e-12, 1e12, "factor applied before conversion (not to phase)");
 }
 
@@ -118,6 +123,8 @@ ImageOutput::Kind ImageOutput::kind_of(const Frame& frame) const {
   Kind kind{Component::magnitude, PixelType::f32};
   if (options_.component != "auto" && options_.component != "magnitude_and_phase") {
     kind.component = component_of(options_.component);
+  } else if (options_.component == "auto" && is_map(frame)) {
+    kind.component = Component::real;
   } else if (options_.component == "auto" && frame.source) {
     const auto came = static_cast<PixelType>(frame.source->head.data_type);
     const bool is_unsigned = came == PixelType::u16 || came == PixelType::u32;
@@ -142,7 +149,8 @@ PixelType ImageOutput::type_of(const Frame& frame, Component component) const {
   if (component == Component::complex) return is_double ? PixelType::c128 : PixelType::c64;
   const bool is_integer = !is_double && type != PixelType::f32 && type != PixelType::c64;
   // A requested component need not fit the type that the image came in.
-  const bool fits = options_.type != "auto" || options_.component == "auto" || component == Component::magnitude;
+  const bool fits =
+      options_.type != "auto" || (options_.component == "auto" && !is_map(frame)) || component == Component::magnitude;
   if (is_integer && fits) return type;
   return is_double ? PixelType::f64 : PixelType::f32;
 }
@@ -208,6 +216,10 @@ void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
   give(images, kind, emit);
 }
 
+void ImageOutput::give(const CoilImages& images, Component component, const Emit<Image>& emit) {
+  give(images, Kind{component, component == Component::complex ? PixelType::c64 : PixelType::f32}, emit);
+}
+
 /// Fills in the image's geometry, time stamps and counters.
 void ImageOutput::lay_out(const Frame& frame, protocol::ImageHeader& head) const {
   const protocol::AcquisitionHeader& from = frame.reference;
@@ -262,7 +274,7 @@ void ImageOutput::give(const CoilImages& images, const Kind& kind, const Emit<Im
   lay_out(frame, head);
   for (std::size_t a = 0; a < 3; ++a) head.matrix_size[a] = static_cast<std::uint16_t>(shape[3 - a]);
   head.channels = static_cast<std::uint16_t>(shape[0]);
-  if (!frame.source || options_.component != "auto") head.image_type = image_type(kind.component);
+  if (!frame.source || options_.component != "auto" || is_map(frame)) head.image_type = image_type(kind.component);
   head.data_type = static_cast<std::uint16_t>(kind.type);
   number(frame, kind, head);
   if (frame.arrival.received != Instant{}) {
@@ -272,7 +284,11 @@ void ImageOutput::give(const CoilImages& images, const Kind& kind, const Emit<Im
       scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
   convert(images, kind, out);
-  out.message.attributes = meta_.text(frame, head, kind.component == Component::phase ? 1 : options_.scale);
+  // A file that is reconstructed without a connection gives the same bytes each time.
+  std::vector<std::string> steps;
+  if (out.times || frame.source) steps = scan_->compute.cache<ImageSteps>().texts();
+  out.message.attributes =
+      meta_.text(frame, head, kind.component == Component::phase ? 1 : options_.scale, std::move(steps));
   head.attribute_string_len = static_cast<std::uint32_t>(out.message.attributes.size());
   out.message.head = head;
   emit(std::move(out));

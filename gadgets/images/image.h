@@ -40,6 +40,8 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   explicit ImageOutput(Options options);
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<Image>& emit) override;
+  /// Gives one component, in floating point, whatever the options say.
+  void give(const CoilImages& images, numerics::Component component, const Emit<Image>& emit);
   /// The image_index that follows `index` in a series: 1, 2, ... 65535 and then 1 again, as 0 means that there is none.
   static constexpr std::uint16_t index_after(std::uint16_t index) {
     return index == 65535 ? std::uint16_t{1} : static_cast<std::uint16_t>(index + 1);

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,16 +47,6 @@ bool has_other_geometry(const protocol::ImageHeader& head, const protocol::Image
          std::memcmp(&head.matrix_size, &source.matrix_size, sizeof(head.matrix_size)) != 0;
 }
 
-std::optional<double> number_of(const std::map<std::string, std::string>& notes, const std::string& name) {
-  const auto note = notes.find(name);
-  if (note == notes.end()) return std::nullopt;
-  double value = 0;
-  const std::string& text = note->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// True if the notes still have the window of the client's image.
 bool keeps_window(const std::map<std::string, std::string>& notes, const std::string& attributes) {
   const std::map<std::string, std::string> before = notes_of(attributes);
@@ -89,14 +77,17 @@ void ImageMeta::complete(const Frame& frame, const protocol::ImageHeader& head, 
   if (row != Direction{} && (turned || !notes.contains("ImageRowDir"))) notes["ImageRowDir"] = direction_note(row);
   if (column != Direction{} && (turned || !notes.contains("ImageColumnDir")))
     notes["ImageColumnDir"] = direction_note(column);
-  const std::size_t echo = echo_times_ms_.size() == 1 ? 0 : head.contrast;
+  // A map is made of all echoes.
+  const std::size_t several = notes.contains("map_quantity") ? echo_times_ms_.size() : head.contrast;
+  const std::size_t echo = echo_times_ms_.size() == 1 ? 0 : several;
   if (echo < echo_times_ms_.size()) notes.try_emplace("EchoTime", fmt::format("{}", echo_times_ms_[echo]));
 }
 
-std::string ImageMeta::text(const Frame& frame, const protocol::ImageHeader& head, double scale) const {
+std::string ImageMeta::text(const Frame& frame, const protocol::ImageHeader& head, double scale,
+                            std::vector<std::string> steps) const {
   Notes notes = frame.notes;
   complete(frame, head, notes);
-  if (scale != 1) {
+  if (scale != 1 && notes["DataRole"] != "Quantitative") {
     multiply(notes, "WindowCenter", scale);
     multiply(notes, "WindowWidth", scale);
   }
@@ -115,6 +106,7 @@ std::string ImageMeta::text(const Frame& frame, const protocol::ImageHeader& hea
   values["echotrain_frame"] = {std::to_string(frame.id)};
   if (!frame.source || frame.readouts > 0) values["echotrain_readouts"] = {std::to_string(frame.readouts)};
   if (frame.arrival.readout > 0) values["echotrain_last_readout"] = {std::to_string(frame.arrival.readout)};
+  if (!steps.empty()) values["echotrain_step_us"] = std::move(steps);
   return protocol::meta_text(values);
 }
 

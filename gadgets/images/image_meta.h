@@ -20,7 +20,7 @@ namespace echotrain {
 ///   | ImageColumnDir         | The header wins over a note once a gadget has turned the image                      |
 ///   | EchoTime               | TE of the image's contrast in the measurement's header, or its only TE [ms]         |
 ///   | ImageProcessingHistory | the notes' steps, and ECHOTRAIN                                                     |
-///   | WindowCenter, ...Width | the notes', times the scale of the gadget `image`                                   |
+///   | WindowCenter, ...Width | the notes', times the scale of the gadget `image`; of Quantitative images in values |
 ///   | RescaleSlope,          | of Quantitative images only: value = pixel RescaleSlope + RescaleIntercept;         |
 ///   | RescaleIntercept       | the notes' slope (1) over the scale of the gadget `image`, the notes' intercept (0) |
 ///   | IceMiniHead            | the notes', but not once a gadget has changed the image's geometry or its window:   |
@@ -30,8 +30,10 @@ class ImageMeta {
  public:
   ImageMeta() = default;
   ImageMeta(const protocol::Header& header, std::string backend);
-  /// `head`: the header that the image leaves with; `scale`: the last factor applied to its values.
-  std::string text(const Frame& frame, const protocol::ImageHeader& head, double scale) const;
+  /// `head`: the header that the image leaves with; `scale`: the last factor applied to its values; `steps`: what it
+  /// went through (gadgets/api/image_steps.h).
+  std::string text(const Frame& frame, const protocol::ImageHeader& head, double scale,
+                   std::vector<std::string> steps) const;
 
  private:
   using Notes = std::map<std::string, std::string>;

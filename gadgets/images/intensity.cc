@@ -85,35 +85,34 @@ void Intensity::process(CoilImages&& images, const Emit<CoilImages>& emit) {
 
 /// The field of a slice, by its first image; none if that has no signal, or voxels that are not finite.
 std::optional<Intensity::Field> Intensity::field_of(const CoilImages& images) {
-  const numerics::Shape& n = images.data.shape();
-  HostArray<float> values = scan_->compute.allocate_host<float>({n[1], n[2], n[3]});
   Field field;
   field.head = images.frame->reference;
-  if (!from_prescan(images, values, field) && options_.method != "prescan" && !from_image(images, values, field))
-    return std::nullopt;
-  if (field.from != "none") field.values = scan_->compute.place<float>(values);
+  if (!from_prescan(images, field) && options_.method != "prescan" && !from_image(images, field)) return std::nullopt;
   return field;
 }
 
-bool Intensity::from_prescan(const CoilImages& images, HostArray<float>& values, Field& field) {
+bool Intensity::from_prescan(const CoilImages& images, Field& field) {
   if (options_.method == "n4") return false;
   if (!std::exchange(looked_, true)) find_prescan();
   if (!prescan_) return false;
   const std::array<float, 3> fov = fields_of_view_.of(*images.frame);
+  const numerics::Shape& n = images.data.shape();
+  HostArray<float> values = scan_->compute.allocate_host<float>({n[1], n[2], n[3]});
   std::string why_not;
   if (!prescan_->at(scan_->compute.threads(),
-                    {images.frame->reference, {fov[0], fov[1], fov[2]}, numerics::last_axes(images.data.shape(), 3)},
-                    values.view(), why_not)) {
+                    {images.frame->reference, {fov[0], fov[1], fov[2]}, numerics::last_axes(n, 3)}, values.view(),
+                    why_not)) {
     scan_->warn(fmt::format("intensity: the prescan {}: slice {} is {}", why_not, images.frame->key.slice,
                             options_.method == "auto" ? "corrected by N4" : "not corrected"));
     return false;
   }
+  field.values = scan_->compute.place<float>(values);
   field.from = prescan_from_;
   field.spread = prescan_->spread();
   return true;
 }
 
-bool Intensity::from_image(const CoilImages& images, HostArray<float>& values, Field& field) {
+bool Intensity::from_image(const CoilImages& images, Field& field) {
   numerics::Context& compute = scan_->compute;
   const numerics::Shape& n = images.data.shape();
   Array<cfloat> joined = images.data;
@@ -123,11 +122,12 @@ bool Intensity::from_image(const CoilImages& images, HostArray<float>& values, F
   }
   Array<float> magnitude = compute.allocate<float>(joined.shape());
   numerics::component(compute, joined.view(), numerics::Component::magnitude, 1, magnitude.view());
-  const HostArray<float> host = compute.download<float>(magnitude.view());
+  Array<float> values = compute.allocate<float>({n[1], n[2], n[3]});
   try {
-    const auto facts = numerics::bias_field(compute.threads(), host.view().reshaped(values.shape()), {}, values.view());
+    const auto facts = numerics::bias_field(compute, magnitude.view().reshaped(values.shape()), {}, values.view());
     field.from = "n4";
     field.spread = facts.spread;
+    field.values = std::move(values);
     return facts.voxels > 0;
   } catch (const std::invalid_argument& error) {
     scan_->warn(fmt::format("intensity: slice {} is not corrected: {}", images.frame->key.slice, error.what()));

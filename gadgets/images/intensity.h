@@ -53,8 +53,8 @@ class Intensity final : public Gadget<CoilImages, CoilImages> {
   using Slice = std::tuple<std::uint16_t, std::uint16_t, std::uint16_t>;  // encoding, slice, series of a client
 
   std::optional<Field> field_of(const CoilImages& images);
-  bool from_prescan(const CoilImages& images, HostArray<float>& values, Field& field);
-  bool from_image(const CoilImages& images, HostArray<float>& values, Field& field);
+  bool from_prescan(const CoilImages& images, Field& field);
+  bool from_image(const CoilImages& images, Field& field);
   void find_prescan();
   std::shared_ptr<const PrescanRecord> prescan_of_others();
   std::string use(const PrescanRecord& record, bool own);

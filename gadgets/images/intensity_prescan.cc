@@ -29,7 +29,7 @@ void Intensity::finish(End how, const Emit<CoilImages>& /*emit*/) {
 /// Makes the field of this scan's prescan, or of that of the scan that its header names.
 void Intensity::find_prescan() {
   const bool needed = options_.method == "prescan";
-  std::string why_not = "the scan has no prescan (readouts of flag 29), and its header names none that is known here";
+  std::string why_not;
   if (!lines_->empty()) {
     prescan_from_ = "prescan";
     const auto record = lines_->record(labels_, why_not);
@@ -37,7 +37,11 @@ void Intensity::find_prescan() {
   } else if (const auto record = prescan_of_others()) {
     prescan_from_ = "prescan of another scan";
     why_not = "the prescan " + use(*record, false);
-  } else if (!needed) {
+  } else {
+    if (needed)
+      scan_->info(
+          "intensity: the scan has no prescan (readouts of flag 29), and its header names none that is known here: "
+          "images are not corrected");
     return;
   }
   if (!prescan_)

@@ -83,6 +83,7 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
 
   CoilImages out;
   out.frame = frame;
+  out.noise = images.noise;
   const bool moves = exchanged || flipped[0] || flipped[1] || (flipped[2] && extents[2] > 1);
   if (moves) {
     out.data = scan_->compute.allocate<cfloat>(to);

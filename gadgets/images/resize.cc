@@ -68,6 +68,7 @@ void Resize::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     numerics::Rearrangement middle;
     for (std::size_t a = 0; a < 3; ++a) middle.first[a] = whole[a] / 2 - kept[a + 1] / 2;
     numerics::rearrange(compute, images.data.view(), middle, out.data.view());
+    out.noise = images.noise;
   }
   const auto frame = std::make_shared<Frame>(*images.frame);
   frame->fov_mm = fields_of_view_.of(*images.frame);

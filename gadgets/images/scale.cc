@@ -45,6 +45,7 @@ void Scale::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   frame->notes["scale_factor"] = fmt::format("{:.9g}", known->second);
   set_window(*frame, options_.to / 2, options_.to);
   out.frame = frame;
+  out.noise = images.noise * known->second;
   emit(std::move(out));
 }
 

@@ -7,10 +7,13 @@
 #include <iterator>
 #include <utility>
 
+#include "gadgets/shared/incoming/meta_notes.h"
+
 namespace echotrain {
 namespace {
 
 constexpr std::size_t kIntervalsCompared = 8;
+constexpr std::int64_t kMostPhases = 1000;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -23,19 +26,16 @@ double systole_ms(double interval_ms) {
   return std::clamp(546 - 2.1 * 60000 / interval_ms, 0.2 * interval_ms, 0.8 * interval_ms);
 }
 
-/// The distance of two phases around the cycle: 0.95 and 0.05 are 0.1 apart.
-double phase_distance(double a, double b) {
-  const double distance = std::abs(a - b);
-  return std::min(distance, 1 - distance);
-}
-
 }  // namespace
 
 Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
   return Parameters<Options>()
-      .integer("phases", &Options::phases, 1, 1000, "into how many equal parts an interval between beats is divided")
-      .choice("fill", &Options::fill, {"nearest", "none"},
-              "lines that a phase lacks: nearest takes them from the nearest phase that has; none leaves them zero")
+      .integer("phases", &Options::phases, 1, kMostPhases,
+               "into how many equal parts an interval between beats is divided")
+      .choice(
+          "fill", &Options::fill, {"linear", "nearest", "none"},
+          "lines that a phase lacks (where R > 1, of one lattice): linear, between the readouts before and after its "
+          "middle; nearest, the nearer of these; none, zero")
       .number("reject", &Options::reject, 0, 100,
               "largest difference of an interval from the median of those before it, as a share of that; 0 keeps all")
       .integer("trigger_channel", &Options::trigger_channel, -1, 65535,
@@ -47,8 +47,9 @@ Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
       .number("tick_ms", &Options::tick_ms, 1e-6, 1e6,
               "unit of acquisition_time_stamp and of the ECG's time_stamp; ISMRMRD leaves it to the vendor")
       .unit("ms")
-      .choice("beats", &Options::beats, {"ecg", "stamps"},
-              "what tells of heartbeats: ecg (waveforms), or stamps, the readouts' own physiology_time_stamp")
+      .choice("beats", &Options::beats, {"ecg", "stamps", "index"},
+              "what tells of heartbeats: ecg (waveforms), stamps, the readouts' own physiology_time_stamp, or index: "
+              "idx.phase counts the phases")
       .integer("stamp", &Options::stamp, 0, 2, "which of the three physiology_time_stamps counts from the R wave")
       .number("stamp_tick_ms", &Options::stamp_tick_ms, 1e-6, 1e6, "unit of physiology_time_stamp")
       .unit("ms")
@@ -123,8 +124,21 @@ void CardiacBinning::start(const protocol::Header& header, Scan& scan) {
                                               .high_hz = options_.navigator_high_hz,
                                               .tick_ms = options_.tick_ms},
                        header, scan);
-  for (const auto& encoding : header.encodings)
+  std::int64_t most_phases = 0;
+  for (const auto& encoding : header.encodings) {
     one_phase_.push_back(encoding.phase && encoding.phase->minimum == encoding.phase->maximum);
+    // Where planes are left out, too, all lines are filled.
+    const auto& [y, z, phases] =
+        std::tie(encoding.kspace_encoding_step_1, encoding.kspace_encoding_step_2, encoding.phase);
+    announced_.push_back(
+        {{y ? y->minimum : 0, z ? z->minimum : 0},
+         {y ? y->maximum : encoding.encoded.matrix[1] - 1, z ? z->maximum : encoding.encoded.matrix[2] - 1}});
+    if (phases) most_phases = std::max<std::int64_t>(most_phases, phases->maximum + 1);
+    steps_.push_back(encoding.acceleration[1] > 1 ? 1 : std::max<std::int64_t>(1, encoding.acceleration[0]));
+  }
+  if (!by_index()) return;
+  announces_phases_ = most_phases > 0 && most_phases <= kMostPhases;
+  options_.phases = announces_phases_ ? most_phases : 1;
 }
 
 void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
@@ -134,6 +148,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   }
   FrameKey key = readouts.frame->key;
   key.phase = 0;
+  if (by_index()) end_when_again(readouts.frame->key, key);
   const auto [entry, fresh] = open_.try_emplace(key, next_group_);
   const std::uint64_t number = entry->second;
   if (fresh) {
@@ -174,12 +189,25 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     ++group.pending;
     unplaced_.push_back(std::move(readout));
   }
-  if (readouts.last && one_phase_.at(key.encoding)) {
+  if (readouts.last && one_phase_.at(key.encoding) && !by_index()) {
     group.whole = true;  // the next frame with these counters is another one
     open_.erase(key);
   }
   if (new_beats) find_intervals();
   settle(new_beats || news ? 0 : before, false, emit);
+  if (readouts.last && by_index()) end_phase(number, readouts.frame->key, emit);
+}
+
+/// Ends a phase that the sender has counted, when its own last readout is in.
+void CardiacBinning::end_phase(std::uint64_t number, const FrameKey& key, const Emit<Readouts>& emit) {
+  Group& group = groups_.at(number);
+  const auto found = group.phases.find(key.phase);
+  if (found == group.phases.end() || std::exchange(found->second.ended, true)) return;
+  if (group.pending == 0 && has_lattice(group, found->second)) close(group, found->second, {}, emit);
+  if (++group.ended < options_.phases || !announces_phases_) return;
+  group.whole = true;
+  open_.erase(group.key);
+  close_whole(emit);
 }
 
 bool CardiacBinning::takes_breath(const protocol::AcquisitionHeader& head) {
@@ -231,6 +259,17 @@ void CardiacBinning::end_earlier(const FrameKey& key) {
   }
 }
 
+/// Ends a repetition, one of whose phases comes again.
+void CardiacBinning::end_when_again(const FrameKey& frame, const FrameKey& key) {
+  const auto open = open_.find(key);
+  if (open == open_.end()) return;
+  Group& group = groups_.at(open->second);
+  const auto phase = group.phases.find(frame.phase);
+  if (phase == group.phases.end() || !phase->second.ended) return;
+  group.whole = true;
+  open_.erase(open);
+}
+
 bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
   const auto* waveform = std::get_if<Waveform>(&item);
   if (waveform != nullptr && options_.beats == "ecg" &&
@@ -248,7 +287,7 @@ void CardiacBinning::finish(End how, const Emit<Readouts>& emit) {
     return;
   }
   if (beats_->finish()) find_intervals();
-  if (!groups_.empty() && regular_count_ == 0) refuse_without_beats();
+  if (!groups_.empty() && regular_count_ == 0 && !by_index()) refuse_without_beats();
   if (breathing_) breathing_->finish();
   for (auto& [number, group] : groups_) group.whole = true;
   settle(0, true, emit);
@@ -290,7 +329,13 @@ void CardiacBinning::find_intervals() {
     const double length = recent.back(), usual = median(recent);
     const bool regular = options_.reject == 0 || std::abs(length - usual) <= options_.reject * usual;
     regular_.push_back(regular);
-    if (!regular) continue;
+    if (!regular) {
+      rejected_.emplace(
+          i, fmt::format("beat {} ({:.0f} ms after the first) is left out: it lasts {:.0f} ms, and {:.0f} ms "
+                         "are usual",
+                         i + 1, times[i] - times[0], length, usual));
+      continue;
+    }
     if (regular_count_ == 0) first_regular_ms_ = length;
     sum_ms_ += length;
     ++regular_count_;
@@ -304,10 +349,20 @@ double CardiacBinning::median_interval() const {
   return median(std::move(lengths));
 }
 
+/// The number of the beat at a time that is not before the first, from 0.
+std::size_t CardiacBinning::beat_at(double time_ms) const {
+  const auto& times = beats_->triggers();
+  return static_cast<std::size_t>(std::upper_bound(times.begin(), times.end(), time_ms) - times.begin()) - 1;
+}
+
 /// Assigns a readout to a phase of its heartbeat. `usual_ms`: once the scan has ended, the length of the interval that
 /// the last beat begins.
-CardiacBinning::Assignment CardiacBinning::assign(Readout& readout, bool scan_ended, double usual_ms) const {
+CardiacBinning::Assignment CardiacBinning::assign(Readout& readout, bool scan_ended, double usual_ms) {
   if (const Assignment breath = assign_breath(readout, scan_ended); breath != Assignment::known) return breath;
+  if (by_index()) {
+    take_index(readout);
+    return Assignment::known;
+  }
   const auto& times = beats_->triggers();
   const auto after = std::upper_bound(times.begin(), times.end(), readout.time_ms);
   if (after == times.begin()) return times.empty() && !scan_ended ? Assignment::unknown : Assignment::nowhere;
@@ -317,9 +372,25 @@ CardiacBinning::Assignment CardiacBinning::assign(Readout& readout, bool scan_en
     readout.phase = phase_of(readout.time_ms - begin, usual_ms);
     return readout.phase < 1 ? Assignment::known : Assignment::nowhere;
   }
-  if (!regular_[static_cast<std::size_t>(std::prev(after) - times.begin())]) return Assignment::nowhere;
+  if (!regular_[beat_at(readout.time_ms)]) return Assignment::rejected_beat;
   readout.phase = phase_of(readout.time_ms - begin, *after - begin);
   return Assignment::known;
+}
+
+/// Takes the phase that the sender has counted.
+void CardiacBinning::take_index(Readout& readout) {
+  const std::int64_t phase = readout.head().idx.phase;
+  if (phase >= options_.phases && announces_phases_)
+    throw ClientError(
+        fmt::format("cardiac_binning: beats: index: idx.phase of a readout is {}, but the header's limits announce {} "
+                    "phases",
+                    phase, options_.phases));
+  if (phase >= kMostPhases)
+    throw ClientError(
+        fmt::format("cardiac_binning: beats: index: idx.phase of a readout is {}; at most {} phases are sorted", phase,
+                    kMostPhases));
+  options_.phases = std::max(options_.phases, phase + 1);
+  readout.phase = static_cast<double>(phase) + 0.5;
 }
 
 /// Assigns a readout by breathing. `known`: it was acquired in a wanted state of breathing, as far as a navigator
@@ -340,12 +411,13 @@ CardiacBinning::Assignment CardiacBinning::assign_breath(Readout& readout, bool 
 
 void CardiacBinning::add(Readout&& readout) {
   Group& group = groups_.at(readout.batch->group);
-  const auto number =
-      std::min(static_cast<std::int64_t>(readout.phase * static_cast<double>(options_.phases)), options_.phases - 1);
+  const double parts = by_index() ? 1 : static_cast<double>(options_.phases);
+  const auto number = std::min(static_cast<std::int64_t>(readout.phase * parts), options_.phases - 1);
   const Line line{readout.head().idx.kspace_encode_step_1, readout.head().idx.kspace_encode_step_2};
   Phase& phase = group.phases[number];
   phase.lines.insert(line);
-  if (options_.fill == "nearest" && !has_trajectory_) group.kept[line].push_back(readout);
+  if (options_.fill != "none" && !has_trajectory_) group.kept[line].push_back(readout);
+  changed_.emplace(readout.batch->group, number);
   phase.waiting.push_back(std::move(readout));
 }
 
@@ -366,47 +438,30 @@ void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readou
     Group& group = groups_.at(readout.batch->group);
     --group.pending;
     if (where == Assignment::other_breath) ++group.breathing;
+    if (where == Assignment::rejected_beat) ++group.rejected[beat_at(readout.time_ms)];
     if (where == Assignment::known)
       add(std::move(readout));
     else
       ++group.left_out;
   }
   unplaced_.resize(still);
-  for (auto& [number, group] : groups_) flush(group, emit);
+  for (const auto& [group, phase] : std::exchange(changed_, {})) flush(groups_.at(group), phase, emit);
   close_whole(emit);
 }
 
-void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
-  for (auto& [p, phase] : group.phases) {
-    if (phase.waiting.empty()) continue;
-    if (!phase.frame) {
-      phase.frame = std::make_shared<Frame>();
-      phase.frame->id = next_frame_++;
-      phase.frame->key = group.key;
-      phase.frame->key.phase = static_cast<std::uint16_t>(p);
-      phase.frame->reference = phase.waiting.front().head();
-      phase.frame->reference.idx.phase = static_cast<std::uint16_t>(p);
-    }
-    phase.frame->readouts += static_cast<std::int64_t>(phase.waiting.size());
-    hand_on(phase, false, emit);
+void CardiacBinning::flush(Group& group, std::int64_t number, const Emit<Readouts>& emit) {
+  Phase& phase = group.phases.at(number);
+  if (phase.waiting.empty()) return;
+  if (!phase.frame) {
+    phase.frame = std::make_shared<Frame>();
+    phase.frame->id = next_frame_++;
+    phase.frame->key = group.key;
+    phase.frame->key.phase = static_cast<std::uint16_t>(number);
+    phase.frame->reference = phase.waiting.front().head();
+    phase.frame->reference.idx.phase = static_cast<std::uint16_t>(number);
   }
-}
-
-/// Fills each line that a phase lacks with the readout of that line that is nearest in phase.
-void CardiacBinning::fill(Group& group) {
-  if (group.kept.empty()) return;
-  for (std::int64_t p = 0; p < options_.phases; ++p) {
-    scan_->compute.check_stop();
-    Phase& phase = group.phases[p];
-    const double middle = (static_cast<double>(p) + 0.5) / static_cast<double>(options_.phases);
-    for (const auto& [line, readouts] : group.kept) {
-      if (phase.lines.contains(line)) continue;
-      phase.waiting.push_back(*std::min_element(readouts.begin(), readouts.end(), [&](const auto& a, const auto& b) {
-        return phase_distance(a.phase, middle) < phase_distance(b.phase, middle);
-      }));
-      ++phase.borrowed;
-    }
-  }
+  phase.frame->readouts += static_cast<std::int64_t>(phase.waiting.size());
+  hand_on(phase, false, emit);
 }
 
 void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
@@ -417,7 +472,7 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
       continue;
     }
     fill(group);
-    flush(group, emit);
+    for (const auto& [p, phase] : group.phases) flush(group, p, emit);
     if (group.left_out > 0)
       scan_->info(
           group.breathing == 0
@@ -425,37 +480,64 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
                 "the last beat, or in a beat of unusual length"
               : "some readouts are left out: of another state of breathing, before the first trigger, after the last "
                 "beat, or in a beat of unusual length");
-    if (static_cast<std::int64_t>(group.phases.size()) < options_.phases)
+    if (static_cast<std::int64_t>(group.phases.size()) < options_.phases && !by_index())
       scan_->warn("some cardiac phases got no readouts; they give no image");
-    for (auto& [p, phase] : group.phases) {
-      auto& notes = phase.frame->notes;
-      notes = group.notes;
-      notes["heartbeats"] = std::to_string(beats_->triggers().size());
-      notes["mean_rr_ms"] =
-          fmt::format("{:.3f}", sum_ms_ / static_cast<double>(std::max<std::int64_t>(regular_count_, 1)));
-      notes["ungated_readouts"] = std::to_string(group.left_out);
-      if (options_.respiratory != "none") notes["breathing_readouts"] = std::to_string(group.breathing);
-      notes["borrowed_lines"] = std::to_string(phase.borrowed);
-      hand_on(phase, true, emit);
-    }
+    const std::vector<std::string> rejected = tell_rejected(group);
+    for (auto& [p, phase] : group.phases)
+      if (!phase.closed) close(group, phase, rejected, emit);
     it = groups_.erase(it);
   }
 }
 
+void CardiacBinning::close(Group& group, Phase& phase, const std::vector<std::string>& rejected,
+                           const Emit<Readouts>& emit) {
+  phase.closed = true;
+  auto& notes = phase.frame->notes;
+  notes = group.notes;
+  if (!by_index()) {
+    notes["heartbeats"] = std::to_string(beats_->triggers().size());
+    notes["mean_rr_ms"] =
+        fmt::format("{:.3f}", sum_ms_ / static_cast<double>(std::max<std::int64_t>(regular_count_, 1)));
+    notes["ungated_readouts"] = std::to_string(group.left_out);
+  }
+  if (!rejected.empty()) notes["rejected_beats"] = note_of(rejected);
+  if (options_.respiratory != "none") notes["breathing_readouts"] = std::to_string(group.breathing);
+  notes["borrowed_lines"] = std::to_string(phase.borrowed);
+  hand_on(phase, true, emit);
+}
+
+/// Tells the client of each beat that a group lacks, and returns the texts.
+std::vector<std::string> CardiacBinning::tell_rejected(const Group& group) const {
+  constexpr std::size_t kMostTold = 100;
+  std::vector<std::string> texts;
+  for (const auto& [beat, readouts] : group.rejected) {
+    if (texts.size() == kMostTold) {
+      texts.push_back(fmt::format("{} more beats are left out", group.rejected.size() - kMostTold));
+      scan_->info("cardiac_binning: " + texts.back());
+      break;
+    }
+    texts.push_back(fmt::format("{}; readouts of slice {}: {}", rejected_.at(beat), group.key.slice, readouts));
+    scan_->info("cardiac_binning: " + texts.back());
+  }
+  return texts;
+}
+
+/// True if both may be in one batch.
+bool CardiacBinning::same_shape(const Readout& a, const Readout& b) {
+  const numerics::Shape &of_a = a.batch->data.shape(), &of_b = b.batch->data.shape();
+  return of_a[1] == of_b[1] && of_a[2] == of_b[2] &&
+         a.batch->trajectory.size() / std::max<std::int64_t>(1, of_a[0]) ==
+             b.batch->trajectory.size() / std::max<std::int64_t>(1, of_b[0]);
+}
+
 void CardiacBinning::hand_on(Phase& phase, bool last, const Emit<Readouts>& emit) {
-  // Readouts of one batch have one shape.
-  const auto same_shape = [](const Readout& a, const Readout& b) {
-    const numerics::Shape &of_a = a.batch->data.shape(), &of_b = b.batch->data.shape();
-    return of_a[1] == of_b[1] && of_a[2] == of_b[2] &&
-           a.batch->trajectory.size() / std::max<std::int64_t>(1, of_a[0]) ==
-               b.batch->trajectory.size() / std::max<std::int64_t>(1, of_b[0]);
-  };
   const std::vector<Readout> waiting = std::exchange(phase.waiting, {});
   for (std::size_t begin = 0; begin < waiting.size() || last;) {
     std::size_t end = begin;
     while (end < waiting.size() && same_shape(waiting[begin], waiting[end])) ++end;
     Readouts out = gather(std::span(waiting).subspan(begin, end - begin));
     out.frame = phase.frame;
+    for (auto& head : out.heads) head.idx.phase = phase.frame->key.phase;
     out.first = !std::exchange(phase.started, true);
     out.last = last && end == waiting.size();
     emit(std::move(out));

@@ -8,7 +8,10 @@
 #include <limits>
 
 #include "gadgets/numerics/core/team/team.h"
+#include "gadgets/numerics/mri/coils/coil.h"
+#include "gadgets/shared/epi_lines.h"
 #include "gadgets/shared/place.h"
+#include "gadgets/shared/prescan/receive_prescan.h"
 #include "gadgets/shared/program/scan_environment.h"
 #include "gadgets/shared/store/coil_labels.h"
 #include "protocol/data/scanner_device.h"
@@ -19,7 +22,7 @@ namespace {
 using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
-constexpr std::uint64_t kReference = 1ull << 19, kReferenceAndImaging = 1ull << 20;
+constexpr std::uint64_t kReference = 1ull << 19, kReferenceAndImaging = 1ull << 20, kReversed = 1ull << 21;
 
 bool is_accelerated(const protocol::Encoding& encoding) {
   const auto& matrix = encoding.encoded.matrix;
@@ -57,6 +60,8 @@ Parameters<ExternalCalibration::Options> ExternalCalibration::parameters() {
 
 void ExternalCalibration::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  turned_ = EpiLines::promised(scan);
+  whitened_ = ReceivePrescan::of(scan).whitens;
   const auto& port = scan.compute.cache<ScanEnvironment>();
   measurement_ = {port.owner, protocol::device_of(header.xml), header.measurement_id, port.client};
   labels_ = header.coil_labels;
@@ -127,6 +132,7 @@ CalibrationStore& ExternalCalibration::store() const { return scan_->compute.res
 bool ExternalCalibration::is_wanted(const AcquisitionHeader& head) {
   if ((head.flags & (kReference | kReferenceAndImaging)) == 0 || !spaces_.at(head.encoding_space_ref).cartesian)
     return false;
+  if (turned_ && (head.flags & kReversed) != 0) return false;
   const Owner owner{head.encoding_space_ref, head.idx.slice, head.idx.contrast, head.idx.set};
   const std::pair<std::uint16_t, std::uint16_t> counters{head.idx.phase, head.idx.repetition};
   return owners_.try_emplace(owner, counters).first->second == counters;
@@ -156,11 +162,23 @@ void ExternalCalibration::keep(const Readouts& readouts) {
     Kept& kept = kept_.emplace_back();
     kept.heads.assign(readouts.heads.begin() + static_cast<std::ptrdiff_t>(begin),
                       readouts.heads.begin() + static_cast<std::ptrdiff_t>(end));
+    const std::vector<cfloat>& matrix = whitening(shape[1]);
+    const std::size_t before = kept_.size() - 1;
+    kept.whitening = before > 0 && *kept_[before - 1].whitening == matrix
+                         ? kept_[before - 1].whitening
+                         : std::make_shared<const std::vector<cfloat>>(matrix);
     kept.data = scan_->compute.allocate_host<cfloat>({count, shape[1], shape[2]});
     scan_->compute.copy<cfloat>(
         readouts.data.cview().part(static_cast<std::int64_t>(begin) * shape[1] * shape[2], kept.data.shape()),
         kept.data.view());
   }
+}
+
+/// The matrix by which readouts of so many coils were whitened last; empty: they were not.
+const std::vector<cfloat>& ExternalCalibration::whitening(std::int64_t coils) const {
+  static const std::vector<cfloat> none;
+  const ReceivePrescan& port = ReceivePrescan::of(*scan_);
+  return whitened_ && port.coils == coils ? port.whitening : none;
 }
 
 CalibrationRecord ExternalCalibration::record() const {
@@ -174,7 +192,12 @@ CalibrationRecord ExternalCalibration::record() const {
         !out.lines.empty() && out.lines.back().heads.front().number_of_samples == kept.heads.front().number_of_samples;
     StoredLines& lines = alike ? out.lines.back() : out.lines.emplace_back();
     lines.heads.insert(lines.heads.end(), kept.heads.begin(), kept.heads.end());
+    const auto from = static_cast<std::int64_t>(lines.data.size());
     lines.data.insert(lines.data.end(), kept.data.data(), kept.data.data() + kept.data.size());
+    if (kept.whitening->empty()) continue;
+    const std::vector<cfloat> back = numerics::inverse_whitening(*kept.whitening, kept_coils_);
+    numerics::apply_coil_matrix(scan_->compute, {back.data(), {kept_coils_, kept_coils_}},
+                                numerics::HostView<cfloat>(lines.data.data() + from, kept.data.shape()));
   }
   return out;
 }
@@ -281,9 +304,12 @@ std::vector<Readouts> ExternalCalibration::lines_for(const CalibrationRecord& re
         if (head->encoding_space_ref != batch.heads.back().encoding_space_ref) break;
         ++end;
       }
-      const std::vector<cfloat> data = reordered(lines, *theirs, begin, end);
-      batch.data = scan_->compute.upload<cfloat>(
-          {data.data(), {static_cast<std::int64_t>(end - begin), coils, lines.heads.front().number_of_samples}});
+      std::vector<cfloat> data = reordered(lines, *theirs, begin, end);
+      const numerics::Shape shape{static_cast<std::int64_t>(end - begin), coils, lines.heads.front().number_of_samples};
+      if (const auto& matrix = whitening(coils); !matrix.empty())
+        numerics::apply_coil_matrix(scan_->compute, {matrix.data(), {coils, coils}},
+                                    numerics::HostView<cfloat>(data.data(), shape));
+      batch.data = scan_->compute.upload<cfloat>({data.data(), shape});
     }
   }
   if (out.empty()) {

@@ -23,7 +23,9 @@ namespace echotrain {
 /// complete, and gives an accelerated scan those of the scan that its header names, where its calibrationMode is
 /// external, or separate and no such line has come: as calibration readouts before the first readout for such an image,
 /// as if they had been sent with it. Lines are kept as received, so this gadget belongs before all that change
-/// channels: these whiten or compress the lines like the scan's own data.
+/// channels: these whiten or compress the lines like the scan's own data. Whitening may come before: it is taken back
+/// from lines that are kept, and done to those that are given. Lines of EPI that are turned, but still count as read
+/// backwards (flag 22, for slice_grappa), are not kept.
 ///
 /// For each encoding space, slice, contrast and set, the lines of the first phase and repetition are kept. They serve
 /// encoding spaces of the same field of view; rows and samples go to the same place of k-space in another matrix, or
@@ -60,6 +62,8 @@ class ExternalCalibration final : public Gadget<Readouts, Readouts> {
   struct Kept {
     std::vector<protocol::AcquisitionHeader> heads;
     HostArray<cfloat> data;  // [readout, coil, sample]
+    /// [coil, coil], by which they were whitened; empty: they were not. Shared by lines that are alike.
+    std::shared_ptr<const std::vector<cfloat>> whitening;
   };
   using Owner =
       std::tuple<std::uint16_t, std::uint16_t, std::uint16_t, std::uint16_t>;  // encoding, slice, contrast, set
@@ -68,6 +72,7 @@ class ExternalCalibration final : public Gadget<Readouts, Readouts> {
   CalibrationStore& store() const;
   void keep(const Readouts& readouts);
   bool is_wanted(const protocol::AcquisitionHeader& head);
+  const std::vector<cfloat>& whitening(std::int64_t coils) const;
   CalibrationRecord record() const;
   void look_up(Mode mode, int coils, const Emit<Readouts>& emit);
   std::optional<std::size_t> space_for(const StoredSpace& theirs) const;
@@ -81,6 +86,8 @@ class ExternalCalibration final : public Gadget<Readouts, Readouts> {
   RecordKey measurement_;  // this scan's key
   std::vector<std::string> dependencies_, labels_;
   std::vector<Space> spaces_;  // per encoding
+  bool turned_ = false;        // EPI's lines were turned before they come here
+  bool whitened_ = false;      // readouts may have been whitened before they come here
   bool looked_up_ = false, has_own_lines_ = false;
   std::int64_t used_unix_s_ = 0;  // time of the used lines' measurement; 0: none are used
   std::string used_id_;           // ID of the measurement that brought them

@@ -38,6 +38,7 @@ void NoiseAdjust::start(const protocol::Header& header, Scan& scan) {
   labels_ = header.coil_labels;
   bandwidth_ = header.relative_receiver_noise_bandwidth.value_or(1.0);
   if (!(bandwidth_ > 0)) bandwidth_ = 1;
+  ReceivePrescan::of(scan).whitens = true;
   if (options_.require_noise && options_.noise == "none")
     throw ClientError("noise_adjust: noise: none and require_noise: true contradict each other");
 }
@@ -48,10 +49,12 @@ void NoiseAdjust::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     return;
   }
   const bool imaging = readouts.kind == ReadoutKind::imaging;
-  if ((imaging || readouts.kind == ReadoutKind::calibration) && readouts.data && !readouts.heads.empty()) {
-    const auto coils = static_cast<int>(readouts.data.shape()[1]);
+  const bool taken = (imaging || readouts.kind == ReadoutKind::calibration) && readouts.data;
+  const bool navigators = readouts.kind == ReadoutKind::phase_correction && readouts.host_data;
+  if ((taken || navigators) && !readouts.heads.empty()) {
+    const auto coils = static_cast<int>(taken ? readouts.data.shape()[1] : readouts.host_data.shape()[1]);
     look_up(coils, imaging);
-    // Calibration of another number of coils passes unchanged; its users compare its coils with the images'.
+    // Calibration and navigators of another number of coils pass unchanged; their users compare them with the images'.
     const Noise* known = noise();
     if (known != nullptr && (imaging || known->coils == coils)) whiten(readouts);
     if (known == nullptr && imaging && options_.require_noise)
@@ -97,7 +100,7 @@ void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
 
 void NoiseAdjust::whiten(Readouts& readouts) {
   const Noise& known = *noise();
-  const auto& shape = readouts.data.shape();
+  const auto& shape = readouts.data ? readouts.data.shape() : readouts.host_data.shape();
   if (shape[1] != known.coils)
     throw ClientError(fmt::format("noise was measured with {} coils, but readouts have {}", known.coils, shape[1]));
   // Contrasts may differ in bandwidth: readouts of one dwell time are whitened together.
@@ -108,10 +111,16 @@ void NoiseAdjust::whiten(Readouts& readouts) {
     std::int64_t end = begin + 1;
     while (end < shape[0] && dwell(end) == dwell(begin)) ++end;
     if (!matrix_ || dwell(begin) != matrix_dwell_us_) make_matrix(known, dwell(begin));
-    const auto run = readouts.data.view().part(begin * shape[1] * shape[2], {end - begin, shape[1], shape[2]});
-    numerics::apply_coil_matrix(scan_->compute, matrix_.view(), run);
+    const std::int64_t first = begin * shape[1] * shape[2];
+    const numerics::Shape run{end - begin, shape[1], shape[2]};
+    if (readouts.data)
+      numerics::apply_coil_matrix(scan_->compute, matrix_.cview(), readouts.data.view().part(first, run));
+    else
+      numerics::apply_coil_matrix(scan_->compute, {host_matrix_.data(), {shape[1], shape[1]}},
+                                  readouts.host_data.view().part(first, run));
     begin = end;
   }
+  readouts.white = true;
 }
 
 void NoiseAdjust::learn(const Readouts& noise) {
@@ -182,11 +191,11 @@ void NoiseAdjust::make_matrix(const Noise& noise, double dwell_us) {
   const double dwell_ratio = noise.dwell_us > 0 && dwell_us > 0 ? noise.dwell_us / dwell_us : 1;
   try {
     const auto covariance = noise.covariance.empty() ? covariance_->covariance() : noise.covariance;
-    const auto matrix = numerics::whitening_matrix(covariance, noise.coils, dwell_ratio / bandwidth_);
+    host_matrix_ = numerics::whitening_matrix(covariance, noise.coils, dwell_ratio / bandwidth_);
     matrix_dwell_us_ = dwell_us;
-    matrix_ = scan_->compute.upload<cfloat>({matrix.data(), {noise.coils, noise.coils}});
+    matrix_ = scan_->compute.upload<cfloat>({host_matrix_.data(), {noise.coils, noise.coils}});
     auto& prescan = ReceivePrescan::of(*scan_);
-    prescan.whitening = matrix;
+    prescan.whitening = host_matrix_;
     prescan.coils = noise.coils;
     if (const ScanView& view = scan_->compute.cache<ScanView>(); view.noise)
       view.noise({noise.coils, covariance, labels_, noise.samples, stored_ && &noise == &*stored_});

@@ -14,8 +14,8 @@
 namespace echotrain {
 
 /// Estimates the noise covariance from noise readouts (flag IS_NOISE_MEASUREMENT) and whitens all later readouts for
-/// images and for calibration. After it, noise in each coil has standard deviation 1 in its real and in its imaginary
-/// part, and coils are uncorrelated. Source: Kellman & McVeigh, MRM 54, 2005.
+/// images, for calibration and for phase correction (on the host). After it, noise in each coil has standard deviation
+/// 1 in its real and in its imaginary part, and coils are uncorrelated. Source: Kellman & McVeigh, MRM 54, 2005.
 ///
 /// The noise of a scan with a measurement ID is kept (gadgets/shared/store/noise_store.h) when the scan is complete. A
 /// scan without noise readouts whose header names that scan takes its noise from the store, and reports it. Coils are
@@ -69,8 +69,9 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   std::optional<Noise> measured_, stored_;  // measured_: by this scan, made from covariance_ when it is needed
   std::int64_t stored_unix_s_ = 0;          // time at which stored_ was measured
   bool looked_up_ = false;
-  Array<cfloat> matrix_;        // [coil, coil]; made at the first readout to whiten after noise
-  double matrix_dwell_us_ = 0;  // dwell time of the readouts that it serves
+  Array<cfloat> matrix_;             // [coil, coil]; made at the first readout to whiten after noise
+  std::vector<cfloat> host_matrix_;  // the same
+  double matrix_dwell_us_ = 0;       // dwell time of the readouts that it serves
 };
 
 }  // namespace echotrain

@@ -16,6 +16,7 @@ struct HybridFrame {
   numerics::LineGeometry geometry;  ///< as in KSpace
   std::shared_ptr<const SampledLines> lines;
   std::shared_ptr<const Calibration> calibration;  ///< null: there is none
+  double image_noise = 0;                          ///< as in KSpace
 };
 
 /// Sets missing rows to 0.

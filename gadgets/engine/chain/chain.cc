@@ -42,6 +42,7 @@ void Chain::give(std::size_t gadget, Item&& item) {
   const GadgetClock::Stay stay(clock_, clock_place_[gadget]);
   const numerics::Progress::Stay here = stay_in(gadget);
   if (look_) look_(*gadgets_[gadget], item);
+  const ImageSteps::Stay step = step_of(gadget, item);
   gadgets_[gadget]->push(std::move(item), next_[gadget]);
 }
 
@@ -81,6 +82,7 @@ std::size_t Chain::add_fork(std::size_t place, const ChainBuild& making) {
 }
 
 void Chain::start(const protocol::Header& header, Scan& scan) {
+  steps_ = &scan.compute.cache<ImageSteps>();
   std::optional<protocol::Header> left;  // the header for gadgets behind branches
   for (std::size_t i = 0; i < gadgets_.size(); ++i) {
     const numerics::Progress::Stay here = stay_in(i);

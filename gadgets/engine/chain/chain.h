@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gadgets/api/any_gadget.h"
+#include "gadgets/api/image_steps.h"
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/chain/gadget_clock.h"
 #include "gadgets/numerics/core/progress.h"
@@ -66,8 +67,15 @@ class Chain {
   void give(std::size_t gadget, Item&& item);
   /// While the result exists, the scan's thread is in this gadget, for observers of its progress.
   numerics::Progress::Stay stay_in(std::size_t gadget) const {
-    return {progress_.get(), plan_.gadgets[gadget == 0 ? 0 : last_of_[gadget - 1] + 1].name};
+    return {progress_.get(), plan_.gadgets[first_of(gadget)].name};
   }
+
+  /// While the result exists, time counts as this gadget's if it changes images.
+  ImageSteps::Stay step_of(std::size_t gadget, const Item& item) const {
+    const bool changes = std::holds_alternative<CoilImages>(item) && forks_[gadget] == nullptr;
+    return {changes ? steps_ : nullptr, plan_.gadgets[first_of(gadget)].name};
+  }
+  std::size_t first_of(std::size_t gadget) const { return gadget == 0 ? 0 : last_of_[gadget - 1] + 1; }
 
   const ChainPlan& plan_;
   const AnyGadget::EmitItem leave_;
@@ -80,6 +88,7 @@ class Chain {
   const std::shared_ptr<numerics::Progress> progress_ = numerics::Progress::of_thread();
   const std::function<void(const AnyGadget&, const Item&)> look_;
   std::vector<std::size_t> clock_place_;  // [i]: place of gadget i; all 0 without a clock
+  ImageSteps* steps_ = nullptr;           // of the scan, once it has started
 };
 
 }  // namespace echotrain

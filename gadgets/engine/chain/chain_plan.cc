@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <utility>
 
+#include "config/mistakes.h"
 #include "gadgets/api/any_gadget.h"
 #include "gadgets/engine/chain/condition.h"
 
@@ -23,8 +25,20 @@ bool is_entrance(ItemType type, config::Input input) {
 
 std::string takes_text(const GadgetEntry& entry) {
   std::string out;
-  for (const auto& form : entry.forms) out += (out.empty() ? "" : " or ") + std::string(to_string(form.takes));
+  std::set<ItemType> told;
+  for (const auto& form : entry.forms)
+    if (told.insert(form.takes).second) out += (out.empty() ? "" : " or ") + std::string(to_string(form.takes));
   return out;
+}
+
+/// True if the gadget needs no parameter: one that does (`python`) converts what its user wants.
+bool goes_alone(const GadgetForm& form) {
+  try {
+    form.make(form.parse(config::Node()));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 /// A hint that names the gadget which turns `from` into something `entry` takes; empty if there is none.
@@ -33,7 +47,7 @@ std::string bridge_hint(const Registry& registry, ItemType from, const GadgetEnt
     for (const auto& form : registry.find(name)->forms)
       if (form.takes == from && form.gives != from)
         for (const auto& wanted : entry.forms)
-          if (form.gives == wanted.takes)
+          if (form.gives == wanted.takes && goes_alone(form))
             return fmt::format("; put '{}' between them: it converts one to the other", name);
   return "";
 }
@@ -64,11 +78,23 @@ std::vector<const GadgetForm*> forms_that_take(const GadgetEntry& entry, std::op
   return forms;
 }
 
+/// Finds what each parameter alone has wrong, after all of them together were refused.
+void find_all_in(const config::GadgetSpec& gadget, const GadgetForm& form) {
+  if (gadget.parameters.kind() != config::Node::Kind::map) return;
+  for (const config::Node::Entry& entry : gadget.parameters.as_map())
+    config::Mistakes::attempt([&] { form.parse(config::Node::map(gadget.parameters.mark(), {entry})); });
+}
+
 /// The first of these forms that can have the gadget's parameters, which are added to `options`.
 const GadgetForm* choose_form(const std::vector<const GadgetForm*>& forms, const config::GadgetSpec& gadget,
                               std::vector<GadgetOptions>& options) {
   for (const GadgetForm* form : forms) {
-    GadgetOptions read = form->parse(gadget.parameters);
+    GadgetOptions read;
+    if (!config::Mistakes::attempt([&] { read = form->parse(gadget.parameters); })) {
+      find_all_in(gadget, *form);
+      options.push_back(std::move(read));
+      return form;
+    }
     try {
       form->make(read);
       options.push_back(std::move(read));
@@ -104,10 +130,36 @@ ItemType type_at_branch(const std::vector<config::GadgetSpec>& chain, config::In
 class Checking {
  public:
   Checking(ChainPlan& plan, ChainEntrance entrance, const Registry& registry, int& branches)
-      : plan_(plan), at_(std::move(entrance)), registry_(registry), branches_(branches) {
+      : plan_(plan), at_(entrance), registry_(registry), branches_(branches) {
     if (at_.type) plan_.types.push_back(*at_.type);
   }
 
+  void pass(const config::GadgetSpec& gadget) {
+    lost_ = lost_ || gadget.name.empty();  // it could not be read
+    if (gadget.name == config::kBranch) {
+      if (!lost_) config::Mistakes::attempt([&] { pass_branch(gadget); });
+      return;
+    }
+    if (!lost_) lost_ = !config::Mistakes::attempt([&] { pass_gadget(gadget); });
+    if (lost_ && !gadget.name.empty()) config::Mistakes::attempt([&] { find_way(gadget); });
+  }
+
+  /// Checks the end of the chain.
+  void end() const {
+    if (lost_) return;
+    const config::Mark& mark = plan_.gadgets.back().mark;
+    if (!at_.type)
+      throw config::ConfigError(
+          mark,
+          "all branches take the client's images and nothing takes readouts; write 'input: images' before "
+          "'pipeline:', and leave 'item' out");
+    if (*at_.type == ItemType::image || ends_in_branches()) return;
+    throw config::ConfigError(
+        mark, fmt::format("the {} ends with {}, which nobody takes; end it with 'image', which takes CoilImages",
+                          at_.branch ? "branch" : "pipeline", to_string(*at_.type)));
+  }
+
+ private:
   void pass_gadget(const config::GadgetSpec& gadget) {
     const GadgetEntry& entry = find_gadget(registry_, gadget);
     const auto forms = forms_that_take(entry, at_.type, at_.input);
@@ -153,21 +205,19 @@ class Checking {
     if (at_.type) plan_.types.push_back(*at_.type);
   }
 
-  /// Checks the end of the chain.
-  void end() const {
-    const config::Mark& mark = plan_.gadgets.back().mark;
-    if (!at_.type)
-      throw config::ConfigError(
-          mark,
-          "all branches take the client's images and nothing takes readouts; write 'input: images' before "
-          "'pipeline:', and leave 'item' out");
-    if (*at_.type == ItemType::image || ends_in_branches()) return;
-    throw config::ConfigError(
-        mark, fmt::format("the {} ends with {}, which nobody takes; end it with 'image', which takes CoilImages",
-                          at_.branch ? "branch" : "pipeline", to_string(*at_.type)));
+  /// Passes a gadget behind a mistake, where the type is not known: it is again, if the gadget gives but one.
+  void find_way(const config::GadgetSpec& gadget) {
+    const GadgetEntry& entry = find_gadget(registry_, gadget);
+    std::vector<const GadgetForm*> forms;
+    for (const GadgetForm& form : entry.forms) forms.push_back(&form);
+    choose_form(forms, gadget, plan_.options);
+    const ItemType gives = forms.front()->gives;
+    lost_ = !std::all_of(forms.begin(), forms.end(), [&](const GadgetForm* form) { return form->gives == gives; });
+    if (!lost_) at_.type = gives;
+    plan_.forms.push_back(forms.front());
+    previous_ = gadget.name;
   }
 
- private:
   /// The name of the giver of the current type, for messages.
   std::string giver() const {
     if (!previous_.empty()) return fmt::format("'{}' before it gives", previous_);
@@ -193,6 +243,7 @@ class Checking {
   const Registry& registry_;
   int& branches_;
   std::string previous_;  // the previous gadget
+  bool lost_ = false;     // behind a mistake
 };
 
 void find_fusions(ChainPlan& plan, const Registry& registry) {
@@ -237,13 +288,10 @@ std::shared_ptr<const ChainPlan> check_chain(const std::vector<config::GadgetSpe
                                              const Registry& registry, int& branches) {
   const auto plan = std::make_shared<ChainPlan>();
   plan->gadgets = gadgets;
-  Checking checking(*plan, std::move(entrance), registry, branches);
-  for (const config::GadgetSpec& gadget : plan->gadgets)
-    if (gadget.name == config::kBranch)
-      checking.pass_branch(gadget);
-    else
-      checking.pass_gadget(gadget);
-  checking.end();
+  Checking checking(*plan, entrance, registry, branches);
+  for (const config::GadgetSpec& gadget : plan->gadgets) checking.pass(gadget);
+  config::Mistakes::attempt([&] { checking.end(); });
+  if (config::Mistakes::found()) return plan;
   find_fusions(*plan, registry);
   return plan;
 }

@@ -20,7 +20,7 @@ std::array<std::optional<AcquiredExtent::Range>, 3> AcquiredExtent::of(const Fra
     if (matrix_.at(encoding)[a] == 1) continue;
     const double steps = fov[a] / voxel_mm_[encoding][a];  // the encoded matrix, in steps of the image's k-space
     const auto k = [&](std::size_t i) { return static_cast<double>((*frame.acquired)[i]) * steps; };
-    out[2 - a] = Range{k(2 * a), k(2 * a + 1)};
+    out[2 - a] = Range{k(2 * a), k(2 * a + 1), steps};
   }
   return out;
 }

@@ -16,6 +16,7 @@ class AcquiredExtent {
  public:
   struct Range {
     double first, last;  ///< the outermost samples, in steps from the centre
+    double points;       ///< steps that the encoded matrix takes: fewer than the image has where it is interpolated
   };
 
   AcquiredExtent() = default;

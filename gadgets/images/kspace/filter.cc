@@ -86,6 +86,7 @@ void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
     const std::int64_t center = n[a + 1] / 2;
     reach[a] = static_cast<double>(std::max(center - first[a], last[a] - 1 - center));
   }
+  kspace.image_noise = 0;
   kspace.frame = with_notes(*kspace.frame, change(n, reach)(kspace.data.view()));
   emit(std::move(kspace));
 }

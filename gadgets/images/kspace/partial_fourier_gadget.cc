@@ -44,9 +44,9 @@ std::shared_ptr<const SampledLines> filled_lines(const SampledLines& lines, cons
   return filled;
 }
 
-/// True if an axis of n points lacks at least this part of them on one side.
-bool lacks(const numerics::OneSided& side, std::int64_t n, double least) {
-  return side.one_sided && static_cast<double>(side.missing) >= least * static_cast<double>(n);
+/// True if an axis whose encoded matrix takes so many points lacks at least this part of them on one side.
+bool lacks(const numerics::OneSided& side, double points, double least) {
+  return side.one_sided && static_cast<double>(side.missing) >= least * points;
 }
 /// auto leaves the rows that a lattice of lines ends before.
 double least_of(const PartialFourier::Options& options) {
@@ -72,17 +72,18 @@ namespace {
 
 using Filling = PartialFourier::Filling;
 
-/// `box`: the acquired part; n: extents [z, y, x]. Warns of axes of which too little came.
+/// `box`: the acquired part; n: extents [z, y, x]; encoded: how many of these points the encoded matrix takes. Warns of
+/// axes of which too little came.
 Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& box, const std::array<std::int64_t, 3>& n,
-                   Scan& scan) {
+                   const std::array<double, 3>& encoded, Scan& scan) {
   const bool automatic = options.method == "auto";
   Filling out{.box = box, .filled = box, .note = automatic ? "pocs" : options.method};
-  std::int64_t most_missing = 0;
+  double most_missing = 0;
   for (std::size_t a = 0; a < 3; ++a) {
     const numerics::OneSided side = numerics::one_sided(n[a], box.first[a], box.last[a]);
-    const auto points = static_cast<double>(n[a]);
+    const double points = encoded[a];
     constexpr double kNarrowest = 1.0 / 16;
-    const bool lacking = lacks(side, n[a], least_of(options));
+    const bool lacking = lacks(side, points, least_of(options));
     const double fewest = automatic ? static_cast<double>(kFewestSymmetric) : kNarrowest * points;
     const double share = static_cast<double>(box.last[a] - box.first[a]) / points;
     out.cut[a] = lacking && static_cast<double>(side.band) >= fewest;
@@ -94,7 +95,7 @@ Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& bo
         scan.warn(
             fmt::format("partial_fourier: on axis {} only {} of {} points came on the short side of the centre; it "
                         "stays zero-filled",
-                        kAxes[a], std::max<std::int64_t>(side.band, 0), n[a]));
+                        kAxes[a], std::max<std::int64_t>(side.band, 0), std::llround(points)));
       }
       out.box.first[a] = 0;
       out.box.last[a] = n[a];
@@ -104,8 +105,8 @@ Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& bo
     // The box extends to the point opposite to the outermost one, as far as the matrix has it.
     out.filled.first[a] = std::max<std::int64_t>(std::min(box.first[a], 2 * (n[a] / 2) - (box.last[a] - 1)), 0);
     out.filled.last[a] = std::min(std::max(box.last[a], 2 * (n[a] / 2) - box.first[a] + 1), n[a]);
-    if (side.missing * (out.worst < 3 ? n[out.worst] : 1) > most_missing * n[a]) {
-      most_missing = side.missing;
+    if (const double missing = static_cast<double>(side.missing) / points; missing > most_missing) {
+      most_missing = missing;
       out.worst = a;
     }
   }
@@ -210,8 +211,9 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   box.first = {lines.first[1], lines.first[0], lines.first_x};
   box.last = {lines.last[1] + 1, lines.last[0] + 1, lines.last_x};
   const auto& n = kspace.data.shape();
+  const std::array encoded{static_cast<double>(n[1]), static_cast<double>(n[2]), static_cast<double>(n[3])};
   const auto is_lacking = [&](std::size_t a) {
-    return lacks(numerics::one_sided(n[a + 1], box.first[a], box.last[a]), n[a + 1], least_of(options_));
+    return lacks(numerics::one_sided(n[a + 1], box.first[a], box.last[a]), encoded[a], least_of(options_));
   };
   // Elliptic scans have gaps at their corners, and lack no side.
   if (options_.method == "auto" && !is_lacking(0) && !is_lacking(1) && !is_lacking(2)) return emit(std::move(kspace));
@@ -223,11 +225,12 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
     scan_->warn("partial_fourier: lines have different parts of their samples; such frames stay as they are");
     return emit(std::move(kspace));
   }
-  const Filling filling = filling_of(options_, box, {n[1], n[2], n[3]}, *scan_);
+  const Filling filling = filling_of(options_, box, {n[1], n[2], n[3]}, encoded, *scan_);
   if (!filling.says_something()) return emit(std::move(kspace));
   const auto notes = fill(kspace.frame->key, filling, kspace.data.view());
   kspace.frame = with_notes(*kspace.frame, notes);
   if (notes.at("partial_fourier").starts_with("zero_fill")) return emit(std::move(kspace));
+  kspace.image_noise = 0;
   // Where pocs fills two axes, their corners stay 0: the points opposite to these were not acquired either.
   if (filling.cut_axes() - (options_.method == "homodyne" ? 1 : 0) <= 1)
     kspace.lines = filled_lines(lines, filling.filled);
@@ -260,9 +263,11 @@ std::optional<KSpaceChange> PartialFourier::change_of(const CoilImages& images, 
   const std::array<std::int64_t, 3> n{s[1], s[2], s[3]};
   const auto ranges = extent.of(frame);
   AcquiredBox box;
+  std::array<double, 3> encoded{};
   for (std::size_t a = 0; a < 3; ++a) {
     box.first[a] = 0;
     box.last[a] = n[a];
+    encoded[a] = ranges[a] ? ranges[a]->points : static_cast<double>(n[a]);
     if (!ranges[a]) continue;
     constexpr double kRounding = 0.01;  // rounding of float32 numbers
     const auto center = static_cast<double>(n[a] / 2);
@@ -271,7 +276,7 @@ std::optional<KSpaceChange> PartialFourier::change_of(const CoilImages& images, 
     box.last[a] = std::clamp<std::int64_t>(std::llround(std::floor(center + ranges[a]->last + kRounding)) + 1,
                                            box.first[a] + 1, n[a]);
   }
-  const Filling filling = filling_of(options_, box, n, *scan_);
+  const Filling filling = filling_of(options_, box, n, encoded, *scan_);
   if (!filling.says_something()) return std::nullopt;
   // The methods need zeros where nothing was acquired; solvers, and the cut of a field of view, leave other values.
   return [this, filling, key = frame.key](numerics::DeviceView<cfloat> kspace) {

@@ -56,7 +56,8 @@ class PartialFourier final : public Gadget<KSpace, KSpace> {
 
 /// Completes complex images, after parallel imaging has filled in the lines within: coil by coil or as the one combined
 /// image. Frame::acquired tells the missing side; where the image's field of view was cut from the encoded one, the
-/// edge is known to about a sample. Magnitudes cannot be completed: the root of the sum of squares has no phase. Frames
+/// edge is known to about a sample. Gaps within what came stay as they are, and samples that not all lines have are
+/// predicted anew. Magnitudes cannot be completed: the root of the sum of squares has no phase. Frames
 /// that are already complete, g-factor maps and images in units of SNR pass unchanged. Throws ClientError for frames
 /// that do not say what was acquired; a client's images pass with a warning then.
 using PartialFourierOfImages = OverKSpace<PartialFourier>;

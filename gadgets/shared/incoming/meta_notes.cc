@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <ismrmrd/ismrmrd.h>
 
+#include <charconv>
+
 #include "protocol/data/meta.h"
 
 namespace echotrain {
@@ -27,6 +29,16 @@ std::vector<std::string> values_of(const std::string& note) {
   }
   values.push_back(note.substr(begin));
   return values;
+}
+
+std::optional<double> number_of(const std::map<std::string, std::string>& notes, const std::string& name) {
+  const auto note = notes.find(name);
+  if (note == notes.end()) return std::nullopt;
+  double value = 0;
+  const std::string& text = note->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 std::map<std::string, std::string> notes_of(const std::string& attributes) {
@@ -55,7 +67,9 @@ void add_step(Frame& frame, std::string_view step) {
   history += step;
 }
 
-bool has_own_unit(const Frame& frame) { return !frame.source && frame.key.series != 0; }
+bool has_own_unit(const Frame& frame) {
+  return (!frame.source && frame.key.series != 0) || frame.notes.contains("map_quantity");
+}
 
 bool are_phases(const Frame& frame, Scan& scan, std::string_view gadget) {
   if (!frame.source || frame.source->head.image_type != ISMRMRD::ISMRMRD_IMTYPE_PHASE) return false;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ namespace echotrain {
 std::string note_of(const std::vector<std::string>& values);
 /// The values of a note, at least one.
 std::vector<std::string> values_of(const std::string& note);
+/// The number in a note; empty where there is no such note, or no number in it.
+std::optional<double> number_of(const std::map<std::string, std::string>& notes, const std::string& name);
 
 /// An image's attributes as notes. Those that begin with "echotrain_" are left out, because they belong to an earlier
 /// pass through a server. Empty for text that is no ismrmrdMeta document.
@@ -31,7 +34,8 @@ void forget_window(Frame& frame);
 /// Adds a step to the attribute ImageProcessingHistory.
 void add_step(Frame& frame, std::string_view step);
 
-/// True if a frame's values have a unit of their own: g-factors and images in units of SNR, which are not scaled.
+/// True if a frame's values have a unit of their own, and are not scaled: g-factors, images in units of SNR, maps of
+/// physical quantities.
 bool has_own_unit(const Frame& frame);
 
 /// True if an image has a client's phases, with which gadget `gadget` cannot calculate: the sum of two angles is no

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "gadgets/shared/place.h"
@@ -29,6 +30,13 @@ std::int64_t index_of(std::int64_t step, const std::optional<protocol::CounterLi
   return index >= 0 && index < kept ? index : -1;
 }
 
+/// The bytes of a volume's k-space and counts of lines.
+std::uint64_t bytes_of(const numerics::Extents& n, int coils) {
+  return static_cast<std::uint64_t>(numerics::volume(n)) * static_cast<std::uint64_t>(coils) *
+             sizeof(numerics::cfloat) +
+         static_cast<std::uint64_t>(n[0] * n[1]) * sizeof(std::uint32_t);
+}
+
 /// The share of a volume's rows that came. An ellipse in y and z is 0.785.
 double share_of(const std::vector<std::uint32_t>& lines) {
   return 1 - static_cast<double>(std::count(lines.begin(), lines.end(), 0u)) / static_cast<double>(lines.size());
@@ -50,9 +58,16 @@ bool PrescanLines::take(const protocol::Acquisition& readout, const protocol::En
   if (y < 0 || z < 0) return true;
 
   const auto idx = head.idx;
-  Slices& slices = coils_[{head.active_channels, head.encoding_space_ref, idx.contrast, idx.set}];
-  const auto [found, fresh] = slices.try_emplace(idx.slice);
-  Volume& volume = found->second;
+  Slices* const slices = slices_of({head.active_channels, head.encoding_space_ref, idx.contrast, idx.set});
+  if (slices == nullptr) return true;
+  const bool fresh = !slices->contains(idx.slice);
+  if (fresh) {
+    const std::uint64_t size = bytes_of(n, head.active_channels);
+    full_ = full_ || bytes_ + size > kMostBytes;
+    if (full_) return true;
+    bytes_ += size;
+  }
+  Volume& volume = (*slices)[idx.slice];
   if (fresh) {
     volume.head = head;
     volume.fov_mm = encoding.encoded.fov_mm;
@@ -75,6 +90,28 @@ bool PrescanLines::take(const protocol::Acquisition& readout, const protocol::En
   return true;
 }
 
+/// The slices of these coils; null: they are neither the array nor the body coil, or come again with higher counters.
+PrescanLines::Slices* PrescanLines::slices_of(const Coils& coils) {
+  if (const auto known = coils_.find(coils); known != coils_.end()) return &known->second;
+  const auto channels = [](const auto& entry) { return std::get<0>(entry.first); };
+  const std::uint16_t own = std::get<0>(coils);
+  const auto same = std::find_if(coils_.begin(), coils_.end(), [&](const auto& e) { return channels(e) == own; });
+  if (same != coils_.end()) {
+    if (same->first < coils) return nullptr;
+    forget(same);
+  } else if (coils_.size() == 2) {
+    const bool fewest = own < channels(*coils_.begin());
+    if (!fewest && own < channels(*coils_.rbegin())) return nullptr;
+    forget(fewest ? coils_.begin() : std::prev(coils_.end()));
+  }
+  return &coils_[coils];
+}
+
+void PrescanLines::forget(std::map<Coils, Slices>::iterator coils) {
+  for (const auto& slice : coils->second) bytes_ -= bytes_of(slice.second.n, slice.second.coils);
+  coils_.erase(coils);
+}
+
 std::shared_ptr<const PrescanRecord> PrescanLines::record(const std::vector<std::string>& labels,
                                                           std::string& why_not) const {
   constexpr double kEnough = 0.75;  // of the rows
@@ -87,11 +124,14 @@ std::shared_ptr<const PrescanRecord> PrescanLines::record(const std::vector<std:
     return nullptr;
   }
   const auto& [body_coils, bodies] = *coils_.begin();
-  // The first contrast and set of those that have as many channels.
-  const auto& [array_coils, arrays] = *coils_.lower_bound({std::get<0>(coils_.rbegin()->first), 0, 0, 0});
+  const auto& [array_coils, arrays] = *coils_.rbegin();
   auto out = std::make_shared<PrescanRecord>();
   if (labels.size() == std::get<0>(array_coils)) out->labels = labels;
   out->made_unix_s = unix_seconds();
+  if (full_) {
+    why_not = fmt::format("has more places than {} MiB hold", kMostBytes >> 20);
+    return nullptr;
+  }
   why_not = "has no place that both the array and the body coil have seen on the same grid";
   for (const auto& [slice, array] : arrays) {
     const auto body = bodies.find(slice);

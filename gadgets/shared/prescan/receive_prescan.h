@@ -15,6 +15,7 @@ struct ReceivePrescan {
   std::shared_ptr<PrescanLines> lines;      ///< null: no gadget wants them
   std::vector<numerics::cfloat> whitening;  ///< [coil, coil], as readouts were whitened last; empty: they are not
   int coils = 0;                            ///< of `whitening`
+  bool whitens = false;                     ///< a gadget of the chain whitens; later ones ask in their start()
 
   static ReceivePrescan& of(Scan& scan) { return scan.compute.cache<ReceivePrescan>(); }
 };

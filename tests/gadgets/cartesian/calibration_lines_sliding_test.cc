@@ -92,6 +92,72 @@ std::vector<cfloat> newest_lines(const std::vector<Acquisition>& scan, int until
   return out;
 }
 
+/// The mean of each line over the repetitions up to `until`: [coil, row, x].
+std::vector<cfloat> mean_lines(const std::vector<Acquisition>& scan, int until, int first, int last) {
+  const std::int64_t rows = last - first;
+  std::vector<cdouble> sum(static_cast<std::size_t>(2 * rows * 8));
+  std::vector<double> count(static_cast<std::size_t>(rows));
+  for (const Acquisition& a : scan) {
+    const int y = a.head.idx.kspace_encode_step_1;
+    if (a.head.idx.repetition > until || y < first || y >= last) continue;
+    const auto data = pixels<cfloat>({.pixels = a.data});
+    for (int i = 0; i < 16; ++i)
+      sum[static_cast<std::size_t>(((i / 8) * rows + y - first) * 8 + i % 8)] += data[static_cast<std::size_t>(i)];
+    ++count[static_cast<std::size_t>(y - first)];
+  }
+  std::vector<cfloat> out;
+  for (std::size_t i = 0; i < sum.size(); ++i) out.emplace_back(sum[i] / count[i / 8 % static_cast<std::size_t>(rows)]);
+  return out;
+}
+
+void expect_close(const std::vector<cfloat>& got, const std::vector<cfloat>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_LT(std::abs(got[i] - want[i]), 1e-6f * 3) << i;  // of about 1
+}
+
+TEST_P(SlidingCalibrationTest, AnAverageTakesAllFramesUntilNoLineIsMissing) {
+  std::mt19937 random(71);
+  // Lines 4 and 5 are missing in the third frame, so a fourth and fifth one are waited for; line 0 comes twice.
+  auto scan = moving_scan(random, 3, {0, 2, 1, 0, 1, 2});
+  std::erase_if(
+      scan, [](const Acquisition& a) { return a.head.idx.repetition == 2 && a.head.idx.kspace_encode_step_1 == 4; });
+  const Slid got = any_split(moving_lines(3), scan, "calibration: average");
+  EXPECT_EQ(got.repetitions, (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(got.blocks, std::vector<std::string>(6, "sliding 18 x 8 #0"));
+  for (const auto& data : got.data) expect_close(data, mean_lines(scan, 4, 0, kRows));
+}
+
+TEST_P(SlidingCalibrationTest, AnAverageIsNotMadeAnew) {
+  std::mt19937 random(73);
+  const auto scan = moving_scan(random, 3, {0, 1, 2, 0, 1, 2, 0, 1, 2});
+  EXPECT_EQ(any_split(moving_lines(3), scan, "calibration: average, refresh: 2").blocks,
+            std::vector<std::string>(9, "sliding 18 x 8 #0"));
+}
+
+TEST_P(SlidingCalibrationTest, AnAverageOfReferenceLinesWaitsForTheirGaps) {
+  std::mt19937 random(72);
+  // Reference lines 4 to 13, R = 2; the first frame lacks line 9, the second has it.
+  std::vector<Acquisition> scan;
+  for (const int repetition : {0, 1, 2}) {
+    for (int y = 0; y < kRows; ++y) {
+      const bool reference = y >= 4 && y < 14;
+      if ((!reference && y % 2 == 1) || (repetition == 0 && y == 9)) continue;
+      scan.push_back(moving_line(random, y, repetition, reference ? (y % 2 == 0 ? 21 : 20) : 0));
+    }
+    set_flag(scan.back(), kLastInSlice);
+  }
+  const Slid got = any_split(moving_lines(2, "embedded"), scan, "calibration: average");
+  EXPECT_EQ(got.blocks, std::vector<std::string>(3, "sliding 11 x 8 #0"));  // line 14 is next to them
+  for (const auto& data : got.data) expect_close(data, mean_lines(scan, 1, 4, 15));
+}
+
+TEST_P(SlidingCalibrationTest, AnAverageEndsWithTheScan) {
+  std::mt19937 random(73);
+  const auto scan = moving_scan(random, 3, {0, 1, 0});  // every third line never comes
+  const Slid got = any_split(moving_lines(3), scan, "calibration: average");
+  EXPECT_EQ(got.blocks, std::vector<std::string>(3, "sliding 2 x 8 #0"));  // rows 9 and 10
+}
+
 TEST_P(SlidingCalibrationTest, TheFirstFramesWaitForTheirBlock) {
   std::mt19937 random(61);
   const auto scan = moving_scan(random, 3, {0, 1, 2, 0, 1});

@@ -149,24 +149,27 @@ TEST(AcceleratedChain, RanksChooseAlike) {
 }
 
 // The chain by which cartesian_2d and its kin treat accelerated scans differs from cartesian_grappa in what follows the
-// images only.
+// images only, and in that hearts have their lines sorted and filled before they are collected.
 TEST(AcceleratedChain, OfShippedPipelinesIsThatOfCartesianGrappa) {
   const config::PipelineLibrary library({shipped_pipelines()});
   const auto& grappa = library.find("cartesian_grappa")->gadgets;
-  for (const std::string name : {"2d", "3d", "cine", "display", "edges"}) {
+  for (const std::string name : {"2d", "plain", "3d", "cine", "cine_ecg", "display", "edges"}) {
     const config::PipelineSpec& spec = *library.find("cartesian_" + name);
-    ASSERT_GE(spec.accelerated.size(), grappa.size()) << name;
-    for (std::size_t i = 0; i + 1 < grappa.size(); ++i) {
-      EXPECT_EQ(spec.accelerated[i].name, grappa[i].name) << name;
+    std::vector<config::GadgetSpec> accelerated = spec.accelerated;
+    std::erase_if(accelerated, [](const auto& g) { return g.name == "cardiac_binning"; });
+    const auto of_grappa = std::find_if(grappa.begin(), grappa.end(), [](const auto& g) { return g.name == "grappa"; });
+    ASSERT_GT(accelerated.size(), static_cast<std::size_t>(of_grappa - grappa.begin())) << name;
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(of_grappa - grappa.begin()); ++i) {
+      EXPECT_EQ(accelerated[i].name, grappa[i].name) << name;
       if (grappa[i].name == "coil_compression") {
-        EXPECT_EQ(spec.accelerated[i].parameters.get("channels").as_int(),
-                  grappa[i].parameters.get("channels").as_int());
+        EXPECT_EQ(accelerated[i].parameters.get("channels").as_int(), grappa[i].parameters.get("channels").as_int());
       }
     }
     std::vector<std::string> plain, other;  // after the images are made
     for (const auto& gadget : spec.gadgets) plain.push_back(gadget.name);
     for (const auto& gadget : spec.accelerated) other.push_back(gadget.name);
-    plain.erase(plain.begin(), std::find(plain.begin(), plain.end(), "coil_combine") + 1);
+    plain.erase(plain.begin(), std::find(plain.begin(), plain.end(), "fft") + 1);
+    std::erase(plain, "coil_combine");  // partial Fourier is completed before, coil by coil
     other.erase(other.begin(), std::find(other.begin(), other.end(), "grappa") + 1);
     EXPECT_EQ(plain, other) << name;
   }

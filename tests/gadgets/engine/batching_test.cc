@@ -77,7 +77,7 @@ TEST_P(BatchingTest, Cartesian) {
                          .recon = {8, 12, 1},
                          .recon_fov = {8, 12, 1},
                          .limits = step_limit(12) + limit("average", 0, 1, 0)});
-  expect_same(shipped("cartesian_2d"), h, scan, 4, GetParam());
+  expect_same(shipped("cartesian_plain"), h, scan, 4, GetParam());
 }
 
 TEST_P(BatchingTest, Radial) {

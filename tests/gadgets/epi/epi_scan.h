@@ -19,7 +19,8 @@ struct EpiSpec {
   int navigators = 3;                                     ///< lines before the image's
   bool regular = false;                                   ///< n samples, a step apart
   int repetition = 0;
-  double late = 0;  ///< of the gradient [us]; the header does not know
+  double late = 0;     ///< of the gradient [us]; the header does not know
+  double settles = 0;  ///< constant and slope are 1 + settles exp(-echo / 10) times as large
 };
 
 class EpiScan {
@@ -87,8 +88,9 @@ class EpiScan {
     for (int c = 0; c < coils(); ++c)
       for (const double kx : positions) {
         const auto coil = static_cast<std::size_t>(c);
-        const double shift = reversed ? spec_.slope[coil] / (2 * std::numbers::pi) : 0;
-        const double phase = (reversed ? spec_.constant[coil] : 0) + spec_.offset + spec_.precession * echo;
+        const double size = reversed ? 1 + spec_.settles * std::exp(-echo / 10.0) : 0;
+        const double shift = size * spec_.slope[coil] / (2 * std::numbers::pi);
+        const double phase = size * spec_.constant[coil] + spec_.offset + spec_.precession * echo;
         data.push_back(
             cfloat(std::polar(1.0, phase) * kspace(c, kx - shift, (y - spec_.n / 2) / static_cast<double>(spec_.n))));
       }

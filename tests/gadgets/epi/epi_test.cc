@@ -92,6 +92,41 @@ TEST_P(EpiTest, AGivenTrajectoryIsFollowed) {
   EXPECT_EQ(out.warned(""), 0);
 }
 
+/// Eddy currents that die away along the train: a separate scan without phase encoding tells each line's phase.
+TEST_P(EpiTest, LinesOfASeparateScanTellEachLinesPhase) {
+  const EpiScan scan({.constant = {0.4, 0.4}, .slope = {-0.09, -0.09}, .navigators = 0, .settles = 1.5});
+  std::vector<Acquisition> readouts;
+  for (int l = 0; l < 48; ++l) {
+    readouts.push_back(scan.line(24, l % 2 == 1, l));
+    set_flag(readouts.back(), kPhaseCorrection);
+  }
+  for (int repetition = 0; repetition < 2; ++repetition)  // each frame is a train of its own
+    for (Acquisition& line : scan.scan()) {
+      line.head.idx.repetition = static_cast<std::uint16_t>(repetition);
+      readouts.push_back(std::move(line));
+    }
+  for (const std::size_t batch : {1, 13, 1000}) {
+    RunOptions options = here();
+    options.split = [&](std::size_t) { return batch; };
+    const Outcome each = run(epi(), scan.header(), readouts, options);
+    ASSERT_EQ(each.images.size(), 2u);
+    for (const auto& image : each.images) {
+      EXPECT_LT(nrmse(pixels<cfloat>(image), all_coils(scan)), 2 * kGood);  // the last line has no phase of its own
+      EXPECT_EQ(meta_of(image, "epi_own_phases"), "24");
+    }
+    EXPECT_EQ(each.warned(""), 0);
+  }
+  const Outcome alike = run(epi("lines: alike"), scan.header(), readouts, here());
+  for (const auto& image : alike.images) EXPECT_GT(nrmse(pixels<cfloat>(image), all_coils(scan)), 0.05);
+  // Trains that begin the other way, or go on after the navigators' last line, have no lines of the same number there.
+  auto other = readouts;
+  for (std::size_t i = 0; i < 48; ++i) other[i] = scan.line(24, i % 2 == 0, static_cast<int>(i));
+  for (std::size_t i = 0; i < 48; ++i) set_flag(other[i], kPhaseCorrection);
+  const Outcome opposite = run(epi(), scan.header(), other, here()),
+                mean = run(epi("lines: alike"), scan.header(), other, here());
+  EXPECT_EQ(pixels<cfloat>(opposite.images.at(0)), pixels<cfloat>(mean.images.at(0)));
+}
+
 /// The first sample of a line holds nothing that could be used.
 void spoil(Acquisition& line) {
   std::vector<cfloat> data(line.data.bytes.size() / sizeof(cfloat));

@@ -62,10 +62,11 @@ TEST_F(SliceFitsTest, AnyOrderGivesTheSameBits) {
     EXPECT_FALSE(fits.may_start());
     for (const std::uint16_t which : order) {
       const SliceFits::Key key{0, which};
-      ASSERT_TRUE(fits.has(key, kFitLines, kFitCoils, kFitSamples));
-      EXPECT_FALSE(fits.has(key, kFitLines + 1, kFitCoils, kFitSamples));
+      ASSERT_TRUE(fits.has(key, kFitLines, {}, kFitCoils, kFitSamples));
+      EXPECT_FALSE(fits.has(key, kFitLines + 1, {}, kFitCoils, kFitSamples));
+      EXPECT_FALSE(fits.has(key, kFitLines, std::vector<bool>(kFitLines), kFitCoils, kFitSamples));
       EXPECT_EQ(values_of(fits.take(key)), weights_of(which + 1U)) << which;
-      EXPECT_FALSE(fits.has(key, kFitLines, kFitCoils, kFitSamples)) << "it was taken";
+      EXPECT_FALSE(fits.has(key, kFitLines, {}, kFitCoils, kFitSamples)) << "it was taken";
     }
   }
 }
@@ -76,7 +77,7 @@ TEST_F(SliceFitsTest, GroupThatWasDroppedIsMadeAnew) {
   fits.start(groups(3));
   for (const std::uint16_t which : {2, 0, 7}) {
     fits.drop({0, which});
-    EXPECT_FALSE(fits.has({0, which}, kFitLines, kFitCoils, kFitSamples));
+    EXPECT_FALSE(fits.has({0, which}, kFitLines, {}, kFitCoils, kFitSamples));
   }
   EXPECT_EQ(values_of(fits.make(group(9))), weights_of(9));
   EXPECT_EQ(values_of(fits.take({0, 1})), weights_of(2));

@@ -9,7 +9,7 @@
 namespace echotrain::testing {
 namespace {
 
-constexpr int kN = 24, kCoils = 5;
+constexpr int kN = 24, kCoils = 5, kPhaseCorrection = 24;
 constexpr double kApart = 12.5;  // mm, of slices that are excited at once
 
 /// A Gaussian in each slice, at a place of its own; each coil sees a slice with one weight everywhere.
@@ -17,10 +17,15 @@ struct Slices {
   int factor = 2, groups = 2;
   int shift = 2;        ///< blips: a field of view over this from slice to slice
   bool spacing = true;  ///< the header tells it; else positions of references do
+  bool epi = false;     ///< each other line is read backwards, in which coils see slices otherwise
 
   int count() const { return factor * groups; }
   static cdouble seen(int slice, int coil) {
     return std::polar(1 + 0.4 * ((3 * slice + coil) % 4), 1.9 * slice * coil + 0.3 * coil);
+  }
+  /// What lines that are read backwards see: no phase along x makes up for it.
+  static cdouble seen_back(int slice, int coil) {
+    return seen(slice, coil) * std::polar(1 + 0.3 * (coil % 2), 0.9 * slice - 0.7 * coil + 0.4);
   }
   static double sigma(int slice) { return 2.0 + 0.2 * slice; }
   static double x_of(int slice) { return slice - 3; }
@@ -36,18 +41,19 @@ struct Slices {
     return out;
   }
   /// A line of one slice, or of all of a group.
-  Acquisition line(int first, bool at_once, int y, int repetition = 0) const {
+  Acquisition line(int first, bool at_once, int y, int repetition = 0, bool backwards = false) const {
     std::vector<cfloat> data;
     const double pi = std::numbers::pi, ky = (y - kN / 2) / static_cast<double>(kN);
     for (int c = 0; c < kCoils; ++c)
       for (int x = 0; x < kN; ++x) {
-        const double kx = (x - kN / 2) / static_cast<double>(kN);
+        const double kx = ((backwards ? kN - 1 - x : x) - kN / 2) / static_cast<double>(kN);
         cdouble sum = 0;
         for (int m = 0; m < (at_once ? factor : 1); ++m) {
           const int slice = first + m * groups;
           const double s = sigma(slice), size = 2 * pi * s * s * std::exp(-2 * pi * pi * s * s * (kx * kx + ky * ky));
           const double blips = at_once && shift > 0 ? 2 * pi * m * (y - kN / 2) / shift : 0;
-          sum += seen(slice, c) * std::polar(size, blips - 2 * pi * (kx * x_of(slice) - 2 * ky));
+          sum +=
+              (backwards ? seen_back : seen)(slice, c) * std::polar(size, blips - 2 * pi * (kx * x_of(slice) - 2 * ky));
         }
         data.push_back(cfloat(sum));
       }
@@ -55,26 +61,45 @@ struct Slices {
     out.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(y);
     out.head.idx.slice = static_cast<std::uint16_t>(first);
     out.head.idx.repetition = static_cast<std::uint16_t>(repetition);
+    if (backwards) set_flag(out, kReverse);
     out.head.slice_dir[2] = 1;
     out.head.position[2] = static_cast<float>(kApart * (first / groups) + 3 * (first % groups));
     return out;
   }
-  std::vector<Acquisition> references(int lines = 14) const {
+  /// Lines of each slice; EPI has two trains of them, + - + - and - + - +.
+  std::vector<Acquisition> references(int lines = 14, int trains = 2) const {
     std::vector<Acquisition> out;
     for (int slice = 0; slice < count(); ++slice)
-      for (int y = kN / 2 - lines / 2; y < kN / 2 + lines / 2; ++y) {
-        out.push_back(line(slice, false, y));
-        set_flag(out.back(), kCalibration);
-      }
+      for (int train = 0; train < (epi ? trains : 1); ++train)
+        for (int y = kN / 2 - lines / 2; y < kN / 2 + lines / 2; ++y) {
+          out.push_back(line(slice, false, y, 0, epi && (y + train) % 2 == 1));
+          set_flag(out.back(), kCalibration);
+        }
     return out;
   }
   std::vector<Acquisition> frames(int repetitions = 1) const {
     std::vector<Acquisition> out;
     for (int r = 0; r < repetitions; ++r)
       for (int group = 0; group < groups; ++group) {
-        for (int y = 0; y < kN; ++y) out.push_back(line(group, true, y, r));
+        for (int y = 0; y < kN; ++y) out.push_back(line(group, true, y, r, epi && y % 2 == 1));
         set_flag(out.back(), kLastInSlice);
       }
+    return out;
+  }
+  /// Puts three lines without phase encoding before each train.
+  std::vector<Acquisition> with_navigators(const std::vector<Acquisition>& lines) const {
+    std::vector<Acquisition> out;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto& idx = lines[i].head.idx;
+      const bool at_once = (lines[i].head.flags & 1ull << (kCalibration - 1)) == 0;
+      const bool begins = i == 0 || lines[i - 1].head.idx.slice != idx.slice ||
+                          lines[i - 1].head.idx.kspace_encode_step_1 >= idx.kspace_encode_step_1;
+      for (int l = 0; l < 3 && begins; ++l) {
+        out.push_back(line(idx.slice, at_once, kN / 2, idx.repetition, l % 2 == 1));
+        set_flag(out.back(), kPhaseCorrection);
+      }
+      out.push_back(lines[i]);
+    }
     return out;
   }
   std::vector<Acquisition> scan(int repetitions = 1) const {
@@ -84,6 +109,7 @@ struct Slices {
   }
   protocol::Header header_with(const std::string& multiband) const {
     return header({.encoded = {kN, kN, 1},
+                   .trajectory = epi ? "epi" : "cartesian",
                    .limits = step_limit(kN) + limit("slice", 0, count() - 1, 0) + limit("repetition", 0, 9, 0),
                    .parallel = "<accelerationFactor><kspace_encoding_step_1>1</kspace_encoding_step_1>"
                                "<kspace_encoding_step_2>1</kspace_encoding_step_2></accelerationFactor>"
@@ -227,6 +253,92 @@ TEST_P(SliceGrappaTest, OuterLinesMayBeMissingFromLaterFrames) {
     EXPECT_EQ(note_of(image, "missing_lines"), image.head.repetition == 0 ? "0" : "2");
     EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(image.head.slice)), 0.05);
   }
+}
+
+std::string both_ways(const std::string& dual, const std::string& method = "none") {
+  return yaml("  - epi_phase_correction: {method: " + method + ", dual_polarity: " + dual +
+              "}\n  - slice_grappa: {regularization: 1e-7}\n  - cartesian_kspace: {calibration: none}\n  - fft\n" +
+              "  - image: {component: complex}\n");
+}
+
+TEST_P(SliceGrappaTest, LinesThatWereReadBackwardsAreMadeForward) {
+  for (const Slices& scan : {Slices{.epi = true}, Slices{.groups = 3, .shift = 0, .epi = true}})
+    for (const std::size_t batch : {1, 7, 1000}) {
+      SCOPED_TRACE(fmt::format("{} groups, batches of {}", scan.groups, batch));
+      RunOptions options = here();
+      options.split = [&](std::size_t) { return batch; };
+      const Outcome out = run(both_ways("true"), scan.header_of(), scan.scan(2), options);
+      ASSERT_EQ(out.images.size(), static_cast<std::size_t>(2 * scan.count()));
+      EXPECT_EQ(out.warned(""), 0);
+      for (const auto& image : out.images) {
+        EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(image.head.slice)), kApartGood) << image.head.slice;
+        EXPECT_LT(std::stod(note_of(image, "epi_dual_polarity")), 1e-3);
+      }
+    }
+  const Slices scan{.epi = true};
+  const Outcome without = run(both_ways("false"), scan.header_of(), scan.scan(), here());
+  for (const auto& image : without.images)
+    EXPECT_GT(nrmse(pixels<cfloat>(image), scan.image(image.head.slice)), 100 * kApartGood);
+}
+
+/// References of one train hold each line once: kernels of one direction serve, as without the option, and each slice
+/// loses the odd/even phase that its own navigators tell.
+TEST_P(SliceGrappaTest, WithoutReferencesOfBothDirectionsTheseDoNotCount) {
+  for (const std::string method : {"none", "linear"}) {
+    SCOPED_TRACE(method);
+    const Slices scan{.epi = true};
+    auto readouts = scan.references(14, 1);
+    for (auto& each : scan.frames()) readouts.push_back(std::move(each));
+    readouts = scan.with_navigators(readouts);
+    const Outcome told = run(both_ways("true", method), scan.header_of(), readouts, here()),
+                  off = run(both_ways("false", method), scan.header_of(), readouts, here());
+    EXPECT_EQ(told.warned("slices of group 0 are told apart without dual_polarity: no reference line of slice 0 came "
+                          "with both directions"),
+              1);
+    ASSERT_EQ(told.images.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(pixels<cfloat>(told.images[i]), pixels<cfloat>(off.images[i]));
+  }
+}
+
+/// Trains of all slices, then those that begin the other way: which phase is shared does not depend on their order.
+TEST_P(SliceGrappaTest, NavigatorsOfAGroupShareTheirPhaseInAnyOrder) {
+  const Slices scan{.epi = true};
+  std::vector<Acquisition> readouts;
+  const auto references = scan.references();
+  for (int train = 0; train < 2; ++train)
+    for (std::size_t i = 0; i < references.size(); ++i)
+      if (static_cast<int>(i / 14) % 2 == train) readouts.push_back(references[i]);
+  for (auto& each : scan.frames()) readouts.push_back(std::move(each));
+  const Outcome out = run(both_ways("true", "linear"), scan.header_of(), scan.with_navigators(readouts), here());
+  ASSERT_EQ(out.images.size(), 4u);
+  EXPECT_EQ(out.warned(""), 0);
+  for (const auto& image : out.images)
+    EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(image.head.slice)), kApartGood) << image.head.slice;
+}
+
+/// Without slice_grappa, slices stay on top of each other, as without the option.
+TEST_P(SliceGrappaTest, ForPipelinesThatTellNoSlicesApartDirectionsEnd) {
+  const Slices scan{.epi = true};
+  const auto with = [&](const std::string& dual) {
+    return run(yaml("  - epi_phase_correction: {dual_polarity: " + dual +
+                    "}\n  - cartesian_kspace: {calibration: none}\n  - fft\n  - image: {component: complex}\n"),
+               scan.header_of(), scan.with_navigators(scan.scan()), here());
+  };
+  const Outcome on = with("true"), off = with("false");
+  EXPECT_EQ(on.warned("without slice_grappa after this gadget"), 1);
+  ASSERT_EQ(on.images.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(pixels<cfloat>(on.images[i]), pixels<cfloat>(off.images.at(i)));
+}
+
+TEST_P(SliceGrappaTest, DirectionsAreThoseOfTheFirstFrame) {
+  const Slices scan{.groups = 1, .epi = true};
+  auto readouts = scan.scan();
+  for (int y = 0; y < kN; ++y) readouts.push_back(scan.line(0, true, y, 1, y % 2 == 0));
+  set_flag(readouts.back(), kLastInSlice);
+  EXPECT_NE(client_error([&] {
+              run(both_ways("true"), scan.header_of(), readouts, here());
+            }).find("line 0 of a frame of group 0 was read the other way"),
+            std::string::npos);
 }
 
 ECHOTRAIN_ON_BACKENDS(SliceGrappaTest);

@@ -68,6 +68,25 @@ std::string gridded_with(const std::string& field, const std::string& gridding =
 
 using OffResonanceGadgetTest = OnEachBackend;
 
+// Integers with a rescale are the same map: steps of 1/64 Hz, which a float holds exactly.
+TEST_P(OffResonanceGadgetTest, AMapMayBeIntegersWithARescale) {
+  const FieldProblem p = field_of_spiral(0);
+  const auto scan = scan_of(p, field_forward(p, object()));
+  std::vector<float> hz;
+  std::vector<std::int16_t> steps;
+  for (const float v : p.field_hz) {
+    steps.push_back(static_cast<std::int16_t>(std::lround(64 * v)));
+    hz.push_back(static_cast<float>(steps.back()) / 64 + 3);
+  }
+  const auto image_with = [&](const protocol::Image& map) {
+    return pixels<cfloat>(
+        run(gridded_with(""), spiral_header(), scan, {.backend = GetParam(), .images = {map}}).images.at(0));
+  };
+  const protocol::Image integers = sent_image(
+      steps, {kColumns, kRows, 1}, {{"role", "field_map"}, {"RescaleSlope", "0.015625"}, {"RescaleIntercept", "3"}});
+  EXPECT_EQ(image_with(integers), image_with(map_image(hz)));
+}
+
 // The image is the sum over samples by its definition, however the readouts come.
 TEST_P(OffResonanceGadgetTest, GriddingIsTheConjugatePhaseSum) {
   for (const double start_s : {0.0, 2e-3}) {

@@ -189,8 +189,8 @@ TEST_P(ContrastTest, LabelsAreWhatThePipelineSays) {
   EXPECT_EQ(meta_of(image, "ImageComments"), Values{"breath hold; T2 in ms"});
   EXPECT_EQ(meta_of(image, "ImageType"), (Values{"DERIVED", "PRIMARY", "T2"}));
   EXPECT_EQ(meta_of(image, "ImageProcessingHistory"), (Values{"HOST", "FIT", "MASK", "ECHOTRAIN"}));
-  EXPECT_EQ(meta_of(image, "WindowCenter"), Values{"500"});  // in the units of the pixels
-  EXPECT_EQ(meta_of(image, "WindowWidth"), Values{"1000"});
+  EXPECT_EQ(meta_of(image, "WindowCenter"), Values{"50"});  // in values, as DICOM's window comes after the rescale
+  EXPECT_EQ(meta_of(image, "WindowWidth"), Values{"100"});
   EXPECT_EQ(pixels<std::int16_t>(image), (std::vector<std::int16_t>{10, 200}));
   EXPECT_EQ(meta_of(image, "RescaleSlope"), Values{"0.05"});  // value = pixel 0.05 - 10, as it was v 0.5 - 10
   EXPECT_EQ(meta_of(image, "RescaleIntercept"), Values{"-10"});

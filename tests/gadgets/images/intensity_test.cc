@@ -183,7 +183,7 @@ TEST_P(IntensityTest, WithoutAPrescanItIsN4) {
   const auto only = scan(h, scene.lines(box, false), intensity_chain("prescan"));
   EXPECT_EQ(image(only), image(before));
   EXPECT_EQ(meta_of(only.images.at(0), "intensity_field"), Values{"none"});
-  EXPECT_EQ(only.warned("intensity: the scan has no prescan (readouts of flag 29)"), 1);
+  EXPECT_EQ(only.said(Level::info, "intensity: the scan has no prescan (readouts of flag 29)"), 1);
 }
 
 // A slice's later image is divided by the first one's field, though it shows something else, whose own field would be

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "gadgets/images/kspace/filter.h"
+#include "gadgets/images/kspace/unring_gadget.h"
 #include "tests/gadgets/scan.h"
 
 namespace echotrain::testing {
@@ -88,7 +89,7 @@ TEST_P(PartialFourierGadgetTest, OneSideComesFromTheOther) {
   for (const auto& scan : {scene.scan(0, 25), scene.scan(5, 20)}) {
     const auto filled = image("method: pocs, iterations: 3", scan);
     EXPECT_EQ(pixels<cfloat>(filled), pixels<cfloat>(image("", scan)));
-    EXPECT_EQ(filled.attributes.find("partial_fourier"), std::string::npos);
+    EXPECT_EQ(filled.attributes.find("<name>partial_fourier<"), std::string::npos);
   }
 }
 
@@ -112,7 +113,8 @@ TEST_P(PartialFourierGadgetTest, AutoCompletesWhereThePhaseAllows) {
       EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), pixels<cfloat>(plain.images.at(0))), 1e-5);
       return out;
     };
-    for (const auto& scan : {scene.scan(15, 48), scene.scan(0, 34), scene.scan(15, 48, 0)}) {
+    for (const auto& scan :
+         {scene.scan(15, 48), scene.scan(0, 34), scene.scan(16, 48)}) {  // the last: 8 symmetric lines
       const auto out = run_of(chain, scene, scan);
       EXPECT_EQ(out.texts.size(), 0u);
       EXPECT_THAT(out.images.at(0).attributes, HasSubstr("pocs, y 0."));
@@ -134,9 +136,83 @@ TEST_P(PartialFourierGadgetTest, AutoCompletesWhereThePhaseAllows) {
     for (const auto& scan : {scene.scan(0, 48), scene.scan(10, 39), scene.scan(0, 46), gap}) {
       const auto out = left_alone(scene, scan);
       EXPECT_EQ(out.texts.size(), 0u);
-      EXPECT_EQ(out.images.at(0).attributes.find("partial_fourier"), std::string::npos);
+      EXPECT_EQ(out.images.at(0).attributes.find("<name>partial_fourier<"), std::string::npos);
     }
   }
+}
+
+// auto is pocs: of four iterations where lines are predicted well, of two where they are not, as the first frame of a
+// slice says for all its repetitions.
+TEST_P(PartialFourierGadgetTest, AutoTakesTheIterationsThatTheFirstFrameAllows) {
+  const RealScene scene(10, 48);
+  const auto bent = [&](double most) {
+    RealScene out = scene;
+    std::mt19937 random(3);
+    for (cdouble& v : out.images) v *= std::polar(1.0, std::uniform_real_distribution<double>(-most, most)(random));
+    return out;
+  };
+  const auto out = [&](const std::string& parameters, const std::vector<Acquisition>& scan) {
+    HeaderSpec spec{.encoded = {10, 48, 1}, .limits = step_limit(48) + limit("repetition", 0, 1, 0)};
+    return run(with_gadget("partial_fourier", parameters), header(spec), scan, here());
+  };
+  const auto error_of = [](const protocol::Image& image) {
+    const auto at = image.attributes.find("<value>", image.attributes.find("partial_fourier_error"));
+    return std::stod(image.attributes.substr(at + 7));
+  };
+  for (const auto& [of, least, most, iterations] : {std::tuple{scene, 0.0, 0.35, "4"}, {bent(0.2), 0.35, 1.0, "2"}}) {
+    const auto scan = of.scan(15, 48);
+    const auto automatic = out("method: auto, transition: 3", scan),
+               fixed = out("iterations: " + std::string(iterations), scan);
+    EXPECT_GE(error_of(automatic.images.at(0)), least);
+    EXPECT_LT(error_of(automatic.images.at(0)), most);
+    EXPECT_EQ(pixels<cfloat>(automatic.images.at(0)), pixels<cfloat>(fixed.images.at(0)));
+  }
+  auto scan = scene.scan(15, 48);
+  for (Acquisition& line : bent(3).scan(15, 48)) {  // too rough if it came first
+    line.head.idx.repetition = 1;
+    scan.push_back(std::move(line));
+  }
+  const auto both = out("method: auto", scan);
+  ASSERT_EQ(both.images.size(), 2u);
+  EXPECT_EQ(both.texts.size(), 0u);
+  EXPECT_EQ(error_of(both.images[1]), error_of(both.images[0]));
+}
+
+// Frames that `grappa` cannot unmix are roots of the sum of squares.
+TEST_P(PartialFourierGadgetTest, MagnitudesStayAsTheyAre) {
+  const RealScene scene(10, 48);
+  const auto out = [&](const std::string& gadget) {
+    return run(yaml("  - cartesian_kspace\n  - grappa: {otherwise: transform}\n" + gadget +
+                    "  - image: {component: complex}\n"),
+               scene.header_of(), scene.scan(15, 48), here());
+  };
+  const auto filled = out("  - partial_fourier: {method: auto}\n");
+  EXPECT_EQ(pixels<cfloat>(filled.images.at(0)), pixels<cfloat>(out("").images.at(0)));
+  EXPECT_EQ(filled.images.at(0).attributes.find("<name>partial_fourier<"), std::string::npos);
+}
+
+// What lacks is counted in what was encoded, not in what the image is interpolated to: five of 49 lines are a tenth.
+TEST_P(PartialFourierGadgetTest, InterpolatedImagesLackWhatTheirScanLacks) {
+  const RealScene scene(10, 49);
+  HeaderSpec spec{
+      .encoded = {10, 49, 1}, .recon = {20, 98, 1}, .encoded_fov = {100, 490, 5}, .recon_fov = {100, 490, 5}};
+  spec.limits = step_limit(49);
+  const auto out = [&](const std::string& gadget, const std::vector<Acquisition>& scan) {
+    return run(yaml("  - cartesian_kspace\n  - fft\n" + gadget + "  - image: {component: complex}\n"), header(spec),
+               scan, here());
+  };
+  const std::string gadget = "  - partial_fourier: {method: auto}\n";
+  const auto full = pixels<cfloat>(out("", scene.scan(0, 49)).images.at(0));
+  for (const auto& scan : {scene.scan(5, 49), scene.scan(0, 44)}) {
+    const auto filled = out(gadget, scan);
+    EXPECT_EQ(filled.texts.size(), 0u);
+    EXPECT_THAT(filled.images.at(0).attributes, HasSubstr("pocs, y 0.898"));
+    EXPECT_LT(nrmse(pixels<cfloat>(filled.images.at(0)), full),
+              0.6 * nrmse(pixels<cfloat>(out("", scan).images.at(0)), full));
+  }
+  const auto narrow = out(gadget, scene.scan(17, 49));
+  EXPECT_EQ(narrow.warned("on axis y only 7 of 49 points"), 1);
+  EXPECT_THAT(narrow.images.at(0).attributes, HasSubstr("zero_fill, y 0.653: 7 symmetric lines"));
 }
 
 TEST_P(PartialFourierGadgetTest, EllipticFiltersAndUnringingSayWhatTheyDid) {
@@ -169,6 +245,39 @@ TEST_P(PartialFourierGadgetTest, EllipticFiltersAndUnringingSayWhatTheyDid) {
   refuses(fft, scene.scan(8, 24), "of its k-space one side is longer");
   refuses(fft, scene.scan(5, 20), "its k-space ends before the matrix does");
   refuses(fft + "  - resize: {matrix_x: 40, matrix_y: 48}\n", scene.scan(0, 24), "its k-space ends before");
+}
+
+TEST_P(PartialFourierGadgetTest, UnringingNeedsWhatItKnows) {
+  numerics::Context compute(GetParam(), test_resources());
+  const auto refuses = [&](std::array<int, 3> n, bool acquired, const std::string& why) {
+    int warned = 0;
+    Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel,
+              [&](protocol::Level, const std::string& text) { warned += text.find(why) != std::string::npos ? 1 : 0; });
+    auto frame = std::make_shared<Frame>();
+    if (acquired) frame->acquired = {-0.5f, 0.45f, -0.5f, 0.45f, 0, 0};
+    Unring gadget({});
+    gadget.start(header({.encoded = n, .limits = step_limit(n[1])}), scan);
+    const std::int64_t ny = std::max(n[1], 8);
+    std::vector<cfloat> values(static_cast<std::size_t>(ny * n[0])), out;
+    values[3] = 1;
+    gadget.process({frame, compute.upload<cfloat>({values.data(), {1, 1, ny, n[0]}})}, [&](CoilImages&& images) {
+      EXPECT_EQ(images.frame->notes.at("unring"), "none, because " + why);
+      out = elements(compute, images.data);
+    });
+    EXPECT_EQ(out, values);
+    EXPECT_EQ(warned, 1) << why;
+  };
+  refuses({16, 16, 1}, false, "it is not known what of its k-space was acquired");
+  refuses({7, 16, 1}, true, "it is too small");
+  refuses({16, 1, 1}, true, "an axis was not encoded");
+
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) { FAIL(); });
+  auto frame = std::make_shared<Frame>();
+  frame->key.series = 1;  // a map of the g-factor
+  Unring gadget({});
+  gadget.start(header({.encoded = {16, 16, 1}, .limits = step_limit(16)}), scan);
+  gadget.process({frame, compute.zeros<cfloat>({1, 1, 16, 16})},
+                 [](CoilImages&& images) { EXPECT_TRUE(images.frame->notes.empty()); });
 }
 
 TEST_P(PartialFourierGadgetTest, SaysWhatItLeavesAlone) {

@@ -156,9 +156,15 @@ Acquisition line(double time_ms, int step, cfloat value, int repetition = 0, int
   return out;
 }
 
-protocol::Header lines_header(int lines, bool one_phase = true) {
+/// phases: as the header's limits say, 0 for no limit; steps: R.
+protocol::Header lines_header(int lines, int phases = 1, int steps = 1) {
   HeaderSpec spec{.encoded = {4, lines, 1}};
-  spec.limits = step_limit(lines) + (one_phase ? limit("phase", 0, 0, 0) : "");
+  spec.limits = step_limit(lines) + (phases > 0 ? limit("phase", 0, phases - 1, 0) : "");
+  if (steps > 1)
+    spec.parallel = fmt::format(
+        "<accelerationFactor><kspace_encoding_step_1>{}</kspace_encoding_step_1><kspace_encoding_step_2>1"
+        "</kspace_encoding_step_2></accelerationFactor><calibrationMode>interleaved</calibrationMode>",
+        steps);
   return header(spec);
 }
 
@@ -226,6 +232,8 @@ std::vector<Message> scan_of_beats(const std::vector<Acquisition>& readouts, boo
   return out;
 }
 
+std::vector<Message> messages(const std::vector<Acquisition>& readouts) { return {readouts.begin(), readouts.end()}; }
+
 using Lines = std::multiset<std::pair<int, int>>;
 using CardiacBinningTest = OnEachBackend;
 
@@ -273,13 +281,117 @@ TEST_P(CardiacBinningTest, RepeatedLinesAreAveraged) {
 TEST_P(CardiacBinningTest, MissingLinesComeFromTheNearestPhaseAroundTheCycle) {
   const std::vector<Acquisition> readouts = {line(105, 0, 1), line(160, 0, 2),   // phases 0 and 1 of line 0
                                              line(320, 1, 3), line(690, 1, 4)};  // at 0.05 and 0.975 of line 1
-  const auto binned = run_binning(binning("phases: 4"), lines_header(2), scan_of_beats(readouts), here());
+  const auto binned =
+      run_binning(binning("phases: 4, fill: nearest"), lines_header(2), scan_of_beats(readouts), here());
   EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 1}, {1, 3}}));
   EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 2}, {1, 3}}));
   EXPECT_EQ(binned.lines.at({0, 2}), (Lines{{0, 2}, {1, 4}}));
   EXPECT_EQ(binned.lines.at({0, 3}), (Lines{{0, 1}, {1, 4}}));  // 0.875 is nearer to 0.025 than to 0.3
   EXPECT_EQ(meta(binned.out.images.at(3), "borrowed_lines"), "1");
   EXPECT_EQ(meta(binned.out.images.at(2), "borrowed_lines"), "2");
+}
+
+TEST_P(CardiacBinningTest, MissingLinesAreInterpolatedAroundTheCycle) {
+  const std::vector<Acquisition> readouts = {line(105, 0, 1000), line(160, 0, 2000),   // 0.025 and 0.3 of line 0
+                                             line(320, 1, 3000), line(690, 1, 4000)};  // at 0.05 and 0.975 of line 1
+  const auto binned = run_binning(binning("phases: 4"), lines_header(2), scan_of_beats(readouts), here());
+  EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 1000}, {1, 3000}}));
+  // 0.375 lies 0.325 after 0.05 and 0.6 before 0.975: (3000 * 0.6 + 4000 * 0.325) / 0.925 = 3351.35
+  EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 2000}, {1, 3351}}));
+  // 0.625 of line 0 lies 0.325 after 0.3 and 0.4 before 1.025: (2000 * 0.4 + 1000 * 0.325) / 0.725 = 1551.72
+  // of line 1, (3000 * 0.35 + 4000 * 0.575) / 0.925 = 3621.62
+  EXPECT_EQ(binned.lines.at({0, 2}), (Lines{{0, 1551}, {1, 3621}}));
+  // 0.875 of line 0: (2000 * 0.15 + 1000 * 0.575) / 0.725 = 1206.90
+  EXPECT_EQ(binned.lines.at({0, 3}), (Lines{{0, 1206}, {1, 4000}}));
+  EXPECT_EQ(meta(binned.out.images.at(2), "borrowed_lines"), "2");
+}
+
+TEST_P(CardiacBinningTest, OfAnAcceleratedScanOnlyTheNearestLatticeIsFilled) {
+  // R = 2, two beats of 200 ms in two phases: the first has lines 1 and 3, and once line 0; the second 0 and 2.
+  const std::vector<Acquisition> readouts = {line(110, 1, 11), line(120, 3, 13), line(130, 0, 10),
+                                             line(310, 1, 11), line(410, 0, 20), line(420, 2, 22)};
+  std::vector<Message> messages;
+  for (auto& waveform : triggers({100, 300, 500}, 600)) messages.emplace_back(std::move(waveform));
+  messages.insert(messages.end(), readouts.begin(), readouts.end());
+  const auto binned = run_binning(binning("phases: 2, fill: linear"), lines_header(4, 1, 2), messages, here());
+  EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{1, 11}, {3, 13}, {0, 10}, {1, 11}}));
+  EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 20}, {2, 22}}));
+  EXPECT_EQ(meta(binned.out.images.at(0), "borrowed_lines"), "0");
+  EXPECT_EQ(meta(binned.out.images.at(0), "missing_lines"), "0");
+  // Without line 2, the second phase's nearest lattice is that of the first, of which it has nothing; line 0 stays.
+  messages.pop_back();
+  const auto other = run_binning(binning("phases: 2, fill: linear"), lines_header(4, 1, 2), messages, here());
+  EXPECT_EQ(other.lines.at({0, 1}), (Lines{{0, 20}, {1, 11}, {3, 13}}));
+  EXPECT_EQ(meta(other.out.images.at(1), "borrowed_lines"), "2");
+}
+
+std::string by_index() {
+  return yaml(
+      "  - cardiac_binning: {beats: index}\n  - cartesian_kspace: {calibration: none}\n  - fft\n"
+      "  - image: {component: complex}\n");
+}
+
+TEST_P(CardiacBinningTest, PhasesThatTheSenderCountsWaitOnlyForWhatTheyLack) {
+  // Three phases, R = 2, lines 0 and 2 of each. The second lacks line 2; the others do not wait for it.
+  std::vector<Acquisition> readouts;
+  for (int phase : {0, 1, 2})
+    for (int y : {0, 2}) readouts.push_back(line(0, y, static_cast<float>(1000 * phase + y), 0, phase));
+  readouts.erase(readouts.begin() + 3);
+  set_flag(readouts.back(), kLastInRepetition);
+  const std::string text = by_index();
+  for (const std::size_t batch : {1u, 100u}) {
+    const auto binned = run_binning(text, lines_header(4, 3, 2), messages(readouts), here(), batch);
+    ASSERT_EQ(binned.out.images.size(), 3u);
+    EXPECT_EQ(+binned.out.images[0].head.phase, 0);
+    EXPECT_EQ(+binned.out.images[1].head.phase, 2);
+    EXPECT_EQ(+binned.out.images[2].head.phase, 1);
+    EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 0}, {2, 2}}));
+    EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 1000}, {2, 1002}}));  // halfway between 2 and 2002
+    EXPECT_EQ(meta(binned.out.images[2], "borrowed_lines"), "1");
+    EXPECT_EQ(meta(binned.out.images[0], "heartbeats"), "(none)");
+  }
+  EXPECT_NE(client_error([&] {
+              run_binning(text, lines_header(4, 2, 2), messages(readouts), here());
+            }).find("idx.phase of a readout is 2, but the header's limits announce 2 phases"),
+            std::string::npos);
+}
+
+/// Lines 0 and 2 of each phase; values `more` + 10 phase + line.
+std::vector<Acquisition> counted_phases(int phases, int more = 0) {
+  std::vector<Acquisition> out;
+  for (int phase = 0; phase < phases; ++phase) {
+    for (int y : {0, 2}) out.push_back(line(0, y, static_cast<float>(more + 10 * phase + y), 0, phase));
+    set_flag(out.back(), kLastInSlice);
+  }
+  return out;
+}
+
+/// A scan of 10 announced phases brings 4, and brings them again without counting the repetition.
+TEST_P(CardiacBinningTest, APhaseThatComesAgainBeginsAnotherHeartbeat) {
+  std::vector<Acquisition> readouts = counted_phases(4);
+  for (auto& again : counted_phases(4, 100)) readouts.push_back(std::move(again));
+  for (const std::size_t batch : {1u, 100u}) {
+    const auto binned = run_binning(by_index(), lines_header(4, 10, 2), messages(readouts), here(), batch);
+    ASSERT_EQ(binned.out.images.size(), 8u);
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(+binned.out.images[i].head.phase, static_cast<int>(i % 4));
+    EXPECT_EQ(binned.lines.at({0, 3}), (Lines{{0, 30}, {2, 32}, {0, 130}, {2, 132}}));
+  }
+}
+
+TEST_P(CardiacBinningTest, WithoutALimitThereAreAsManyPhasesAsCome) {
+  std::vector<Acquisition> readouts = counted_phases(20);
+  readouts.erase(readouts.begin() + 1);  // line 2 of phase 0: halfway between phases 19 and 1, around the cycle
+  const auto binned = run_binning(by_index(), lines_header(4, 0, 2), messages(readouts), here());
+  ASSERT_EQ(binned.out.images.size(), 20u);
+  EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 0}, {2, (12 + 192) / 2}}));
+  EXPECT_EQ(binned.lines.at({0, 19}), (Lines{{0, 190}, {2, 192}}));
+  for (const int announced : {0, 60000}) {
+    readouts.back().head.idx.phase = 1000;
+    EXPECT_NE(client_error([&] {
+                run_binning(by_index(), lines_header(4, announced, 2), messages(readouts), here());
+              }).find("idx.phase of a readout is 1000; at most 1000 phases are sorted"),
+              std::string::npos);
+  }
 }
 
 TEST_P(CardiacBinningTest, BeatsOfUnusualLengthAreLeftOut) {
@@ -292,6 +404,26 @@ TEST_P(CardiacBinningTest, BeatsOfUnusualLengthAreLeftOut) {
   EXPECT_EQ(kept("0.5").at({0, 0}), (Lines{{0, 110}, {0, 1110}}));  // 400 ms after three of 200 is a missed trigger
   EXPECT_EQ(kept("0.5").count({0, 1}), 0u);
   EXPECT_EQ(kept("0").at({0, 1}), (Lines{{0, 910}}));
+}
+
+TEST_P(CardiacBinningTest, BeatsThatAreLeftOutAreToldOneByOne) {
+  std::vector<Message> messages;
+  for (auto& waveform : triggers({100, 300, 500, 700, 1100, 1300, 1400, 1600}, 1800))
+    messages.emplace_back(std::move(waveform));
+  for (const double time : {110.0, 710.0, 910.0, 1110.0, 1310.0, 1410.0}) messages.emplace_back(line(time, 0, 1));
+  const auto binned = run_binning(binning("phases: 1, reject: 0.4"), lines_header(1), messages, here());
+  const std::string first =
+                        "beat 4 (600 ms after the first) is left out: it lasts 400 ms, and 200 ms are usual; "
+                        "readouts of slice 0: 2",
+                    second =
+                        "beat 6 (1200 ms after the first) is left out: it lasts 100 ms, and 200 ms are usual; "
+                        "readouts of slice 0: 1";
+  for (const std::string& text : {first, second}) {
+    EXPECT_EQ(binned.out.said(protocol::Level::info, text), 1);
+    EXPECT_NE(binned.out.images.at(0).attributes.find(text), std::string::npos);
+  }
+  EXPECT_EQ(meta(binned.out.images.at(0), "rejected_beats"), first);
+  EXPECT_EQ(meta(binned.out.images.at(0), "ungated_readouts"), "3");
 }
 
 TEST_P(CardiacBinningTest, WhenAndHowMessagesArriveDoesNotShow) {
@@ -342,7 +474,7 @@ TEST_P(CardiacBinningTest, CountedPhasesOfTheSenderAreOneGroup) {
     std::vector<Message> messages;
     for (auto& waveform : triggers({100, 300, 500, 700}, 1000)) messages.emplace_back(std::move(waveform));
     messages.insert(messages.end(), readouts.begin(), readouts.end());
-    const auto binned = run_binning(binning("phases: 2, fill: none"), lines_header(2, false), messages, here(), batch);
+    const auto binned = run_binning(binning("phases: 2, fill: none"), lines_header(2, 0), messages, here(), batch);
     EXPECT_EQ(binned.out.images.size(), 4u);
     EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 0}, {1, 1}}));
     EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 2}, {1, 3}}));
@@ -374,8 +506,6 @@ Acquisition stamped(double time_ms, double since_r_ms, int step, cfloat value, d
   out.head.physiology_time_stamp[1] = static_cast<std::uint32_t>(std::lround(since_breath_ms / 2.5));
   return out;
 }
-
-std::vector<Message> messages(const std::vector<Acquisition>& readouts) { return {readouts.begin(), readouts.end()}; }
 
 TEST_P(CardiacBinningTest, StampsTakeTheEcgsPlace) {
   // R waves at 100, 300, 700 and 900 ms.

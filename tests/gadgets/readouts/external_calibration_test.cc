@@ -143,6 +143,17 @@ TEST_P(ExternalCalibrationTest, ChannelsAreMadeAsThoseOfTheScan) {
     const auto apart = scan(of_scene({"", "external", "before"}), joined(noise_lines, scene_.frame(left_)), text);
     EXPECT_EQ(image(apart), image(together));
   }
+  // Whitened before they come here, they are kept as if they were not: float32, of a matrix whose condition is 10.
+  const std::string first = "noise_adjust\n  - external_calibration", after = "  - coil_compression: {channels: 4}\n";
+  for (const bool whitened : {false, true}) {
+    auto lines = scene_.references(left_);
+    if (whitened) lines = joined(of_coils(noise_lines, {4, 3, 2, 1, 0}), std::move(lines));
+    scan(of_scene({"before", "separate", ""}), std::move(lines), grappa_chain(first, after));
+    const auto apart = scan(of_scene({"", "external", "before"}), joined(noise_lines, scene_.frame(left_)),
+                            grappa_chain(first, after));
+    EXPECT_EQ(noted(apart, "calibration_from"), "store");
+    EXPECT_LT(nrmse(image(apart), image(together)), 1e-4);
+  }
 }
 
 TEST_P(ExternalCalibrationTest, CoilsAreMatchedByTheirLabels) {

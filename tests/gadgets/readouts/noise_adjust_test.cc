@@ -136,6 +136,18 @@ TEST_P(NoiseAdjustTest, EachReadoutIsScaledByItsOwnDwellTime) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(off_white(out[i], c, i == 1 ? 4 : 2), 1e-5) << i;
 }
 
+TEST_P(NoiseAdjustTest, PhaseCorrectionIsWhitenedLikeLinesOfItsDwellTime) {
+  std::mt19937 random(2);
+  const auto measured = coloured(500, random);
+  Acquisition navigator = unit_readout(10);
+  set_flag(navigator, 24);
+  const auto out = adjusted(header({.encoded = {4, 2, 1}}),
+                            {noise_readout(measured, 5), navigator, unit_readout(5), unit_readout(5)}, GetParam());
+  ASSERT_EQ(out.size(), 3u);
+  const Matrix c = covariance({measured}, kCoils);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(off_white(out[i], c, i == 0 ? 4 : 2), 1e-5) << i;
+}
+
 TEST_P(NoiseAdjustTest, NoiseOfTheScanBecomesWhite) {
   // With N noise and M imaging samples, elements of the covariance scatter by 2 sqrt(1/N + 1/M): 0.022 here. Chance
   // never gives five times that.

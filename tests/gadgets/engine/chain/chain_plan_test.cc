@@ -18,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 const std::string kFlat = "  - cartesian_kspace\n  - fft\n";
@@ -85,6 +86,12 @@ TEST(ChainPlan, RefusesWhatDoesNotFitWhereItStands) {
   EXPECT_THAT(
       refusal_of_tree("  - branch: {when: {item: readouts}, pipeline: [image]}\n  - image\n", "input: images\n"),
       AllOf(StartsWith("p.yaml:6:21: "), HasSubstr("asks for readouts")));
+}
+
+TEST(ChainPlan, BridgesWithNoGadgetThatNeedsParameters) {
+  EXPECT_THAT(refusal_of_tree("  - density_compensation\n  - coil_combine\n  - image\n"),
+              AllOf(HasSubstr("'coil_combine' takes CoilImages, but 'density_compensation' before it gives Samples"),
+                    Not(HasSubstr("python"))));
 }
 
 TEST(ChainPlan, IsShownAsATree) {
