@@ -1,6 +1,7 @@
 #include "config/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -67,6 +68,15 @@ OptionInfo help_option() {
   OptionInfo info = switch_option("help", "Print this help message and exit");
   info.letter = 'h';
   return info;
+}
+
+/// The first word that stands where a subcommand should, if none was given; else empty.
+std::string unknown_command(const CLI::App& app) {
+  const auto parsed = [](const CLI::App* each) { return each->parsed(); };
+  if (app.get_subcommands({}).empty() || !app.get_subcommands(parsed).empty()) return "";
+  for (const std::string& word : app.remaining(true))
+    if (!word.starts_with('-')) return word;
+  return "";
 }
 
 /// "; did you mean --port?" when an unknown flag is near one that `app` has.
@@ -195,10 +205,16 @@ int Command::run(int argc, const char* const* argv, std::ostream& out, std::ostr
     parser_->app->parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {
     return parser_->app->exit(asked_for_help, out, err);
-  } catch (const CLI::ExtrasError& error) {
-    return refuse(error.what() + suggestion(*parser_->app));
   } catch (const CLI::ParseError& error) {
-    return refuse(error.what());
+    const std::string word = unknown_command(*parser_->app);
+    const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    if (word.empty()) return refuse(error.what() + (extras ? suggestion(*parser_->app) : ""));
+    std::vector<std::string> names;
+    for (const auto& command : commands_) names.push_back(command->parser_->page.name);
+    const std::string near = nearest(word, names);
+    return refuse(fmt::format("there is no command '{}'{}", word,
+                              near.empty() ? "; there are: " + fmt::format("{}", fmt::join(names, ", "))
+                                           : fmt::format("; did you mean '{}'?", near)));
   }
   const Command* asked_for = this;
   for (const auto& command : commands_)

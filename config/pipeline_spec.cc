@@ -8,6 +8,7 @@
 
 #include "config/branch_spec.h"
 #include "config/foreign_names.h"
+#include "config/mistakes.h"
 #include "config/yaml_reader.h"
 
 namespace echotrain::config {
@@ -133,6 +134,25 @@ std::vector<std::string> read_dicom(const Node& node) {
   return peers;
 }
 
+/// `detach: {keep_h: 24, deliver: [client, dicom], durable: write}`, each of which may be missing.
+DetachSpec read_detach(const Node& node) {
+  constexpr double kMost_h = 24 * 366;
+  DetachSpec detach;
+  node.only(std::vector<std::string>{"keep_h", "deliver", "durable"});
+  const Node keep = node.get("keep_h"), deliver = node.get("deliver"), durable = node.get("durable");
+  if (is_given(keep)) detach.keep_h = keep.as_double(0, kMost_h);
+  if (is_given(durable)) detach.power = durable.as_choice(std::vector<std::string>{"write", "power"}) == "power";
+  if (!is_given(deliver)) return detach;
+  detach.to_client = detach.to_dicom = false;
+  for (const Node& each : deliver.as_sequence()) {
+    const bool client = each.as_choice(std::vector<std::string>{"client", "dicom"}) == "client";
+    (client ? detach.to_client : detach.to_dicom) = true;
+  }
+  if (!detach.to_client && !detach.to_dicom)
+    throw ConfigError(deliver.mark(), "'deliver' is empty; name client, dicom or both");
+  return detach;
+}
+
 GadgetSpec read_gadget(const Node& node) {
   GadgetSpec gadget;
   gadget.mark = node.mark();
@@ -211,55 +231,67 @@ PipelineSpec read_spec(const Node& root) {
   if (root.kind() != Node::Kind::map) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
   }
-  root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "input", "frame",
-                                     "trajectory_unit", "dicom", "expose", "pipeline", "accelerated"});
-  for (const char* required : {"echotrain", "name", "description", "pipeline"}) {
-    if (entry_of(root, required) == nullptr) {
-      throw ConfigError(root.mark(), fmt::format("the key '{}' is missing; a pipeline file has echotrain, name, "
-                                                 "description and pipeline",
-                                                 required));
-    }
-  }
-  const Node version = root.get("echotrain");
-  if (version.as_int() != 1) {
-    throw ConfigError(version.mark(),
-                      fmt::format("format version {} is not known; write 'echotrain: 1'", version.as_int()));
-  }
+  const auto attempt = [](auto&& read) { return Mistakes::attempt(read); };
+  for (const Node::Entry& entry : root.as_map())
+    attempt([&] {
+      Node::map(root.mark(), {entry})
+          .only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "input", "frame",
+                                         "trajectory_unit", "dicom", "detach", "expose", "pipeline", "accelerated"});
+    });
+  const auto read_required = [&](const char* key, const auto& read) {
+    attempt([&] {
+      const Node::Entry* entry = entry_of(root, key);
+      if (entry == nullptr)
+        throw ConfigError(root.mark(), fmt::format("the key '{}' is missing; a pipeline file has echotrain, name, "
+                                                   "description and pipeline",
+                                                   key));
+      read(entry->value);
+    });
+  };
+  const auto read_given = [&](const char* key, const auto& read) {
+    if (const Node node = root.get(key); is_given(node)) attempt([&] { read(node); });
+  };
   PipelineSpec spec;
   spec.mark = root.mark();
-  spec.name = read_name(root.get("name"));
-  const Node description = root.get("description");
-  spec.description = description.as_string();
-  if (spec.description.empty()) throw ConfigError(description.mark(), "the description is empty; say what it is for");
-  const Node aliases = root.get("aliases");
-  if (is_given(aliases)) spec.aliases = read_aliases(aliases);
-  const Node backend = root.get("backend");
-  if (is_given(backend)) {
+  read_required("echotrain", [&](const Node& version) {
+    if (version.as_int() != 1)
+      throw ConfigError(version.mark(),
+                        fmt::format("format version {} is not known; write 'echotrain: 1'", version.as_int()));
+  });
+  read_required("name", [&](const Node& name) { spec.name = read_name(name); });
+  read_required("description", [&](const Node& description) {
+    spec.description = description.as_string();
+    if (spec.description.empty()) throw ConfigError(description.mark(), "the description is empty; say what it is for");
+  });
+  read_given("aliases", [&](const Node& aliases) { spec.aliases = read_aliases(aliases); });
+  read_given("backend", [&](const Node& backend) {
     spec.backend = choice(backend, kBackends);
     spec.backend_mark = backend.mark();
-  }
-  const Node input = root.get("input");
-  if (is_given(input)) spec.input = choice(input, kInputs);
-  spec.frame = read_frame(root.get("frame"));
-  const Node unit = root.get("trajectory_unit");
-  for (const Node& of_readouts : {root.get("frame"), unit, root.get("accelerated")}) {
-    if (spec.input == Input::images && is_given(of_readouts)) {
-      throw ConfigError(of_readouts.mark(),
-                        "'frame', 'trajectory_unit' and 'accelerated' are for readouts; with 'input: images' every "
-                        "image is a frame, and stack_slices makes volumes");
-    }
-  }
-  if (is_given(unit)) spec.trajectory_unit = choice(unit, kUnits);
-  const Node dicom = root.get("dicom");
-  if (is_given(dicom)) {
+  });
+  read_given("input", [&](const Node& input) { spec.input = choice(input, kInputs); });
+  attempt([&] { spec.frame = read_frame(root.get("frame")); });
+  for (const char* of_readouts : {"frame", "trajectory_unit", "accelerated"})
+    read_given(of_readouts, [&](const Node& node) {
+      if (spec.input == Input::images)
+        throw ConfigError(node.mark(),
+                          "'frame', 'trajectory_unit' and 'accelerated' are for readouts; with 'input: images' every "
+                          "image is a frame, and stack_slices makes volumes");
+    });
+  read_given("trajectory_unit", [&](const Node& unit) { spec.trajectory_unit = choice(unit, kUnits); });
+  read_given("dicom", [&](const Node& dicom) {
     spec.dicom_peers = read_dicom(dicom);
     spec.dicom_mark = dicom.mark();
-  }
+  });
+  read_given("detach", [&](const Node& detach) { spec.detach = read_detach(detach); });
   std::size_t size = 0;
-  spec.gadgets = read_chain(root.get("pipeline"), "pipeline", size);
-  const Node accelerated = root.get("accelerated");
-  if (is_given(accelerated)) spec.accelerated = read_chain(accelerated, "accelerated", size);
-  read_exposed_into(spec, root.get("expose"));
+  read_required("pipeline", [&](const Node& chain) { spec.gadgets = read_chain(chain, "pipeline", size); });
+  read_given("accelerated", [&](const Node& chain) { spec.accelerated = read_chain(chain, "accelerated", size); });
+  attempt([&] {
+    for (const auto* chain : {&spec.gadgets, &spec.accelerated})
+      for (const GadgetSpec& gadget : gadgets_in(*chain))
+        if (gadget.name.empty()) return;  // not read: it may be the one that is exposed
+    read_exposed_into(spec, root.get("expose"));
+  });
   return spec;
 }
 
@@ -269,8 +301,11 @@ std::vector<GadgetSpec> read_chain(const Node& list, const std::string& key, std
   std::vector<GadgetSpec> chain;
   size = 0;
   for (const Node& item : list.as_sequence()) {
-    chain.push_back(read_gadget(item));
-    size += 1 + (chain.back().name == kBranch ? read_branch(chain.back()).size : 0);
+    chain.emplace_back().mark = item.mark();  // without a name: it could not be read
+    Mistakes::attempt([&] {
+      chain.back() = read_gadget(item);
+      size += 1 + (chain.back().name == kBranch ? read_branch(chain.back()).size : 0);
+    });
     if (size > kMostGadgets)
       throw ConfigError(item.mark(), fmt::format("a pipeline has at most {} gadgets", kMostGadgets));
   }

@@ -48,6 +48,14 @@ std::string_view to_string(TrajectoryUnit unit);
 /// The kind of data that enters a pipeline.
 enum class Input { readouts, images };
 
+/// A scan that outlives its connection (key `detach`, docs/long_reconstructions.md).
+struct DetachSpec {
+  double keep_h = 24;     ///< for so long after its end it stays
+  bool to_client = true;  ///< its images wait for the client
+  bool to_dicom = true;   ///< they go to the DICOM peers
+  bool power = false;     ///< what is acknowledged has been forced to the disk
+};
+
 struct GadgetSpec {
   std::string name;
   Node parameters;  ///< null or a map
@@ -70,6 +78,7 @@ struct PipelineSpec {
   std::vector<GadgetSpec> accelerated;   ///< the chain of scans whose header announces R > 1; empty: `gadgets`
   std::vector<std::string> dicom_peers;  ///< key `dicom: {send_to: NAME}`: peers of the server that get the images
   Mark dicom_mark;
+  std::optional<DetachSpec> detach;
   std::vector<ExposedSpec> exposed;  ///< key `expose`: parameters that a host may set; their defaults are in the chains
   Mark mark;
   std::string text;  ///< as it was read, for other ranks and to tell pipelines apart

@@ -23,6 +23,8 @@ OptionTable<TlsOptions> tls_options() {
       .integer("port", &O::port, 0, 65535, "TCP port for TLS; 0 takes any free one")
       .path("certificate", &O::certificate, "FILE.pem", "certificate chain of this server; serves TLS when given")
       .path("key", &O::key, "FILE.pem", "private key of the certificate")
+      .path("client_crl", &O::client_crl, "FILE.pem",
+            "revocation lists (CRL) of the authorities of client_ca, one of each that signs clients")
       .path("client_ca", &O::client_ca, "FILE.pem", "clients over TLS must show a certificate signed by one of these")
       .flag("only", &O::only, "serve TLS only, without the plain port");
 }
@@ -64,6 +66,21 @@ OptionTable<CaptureOptions> capture_options() {
           "keep_gib", &O::keep_gib, 0, 1 << 20,
           "size of all captures, each of which counts 1 MiB at least, above which the oldest of the client that has "
           "most are removed; 0 keeps them");
+}
+
+OptionTable<DetachedOptions> detached_options() {
+  using O = DetachedOptions;
+  return OptionTable<O>()
+      .path("directory", &O::directory, "FOLDER",
+            "folder of scans that outlive their connections, which hold patients' data; empty: no such scans")
+      .flag("allow", &O::allow, "detach scans whose clients ask for it, besides those whose pipeline says so")
+      .integer("max_scans", &O::max_scans, 1, 10000, "detached scans of one client, with those that are kept")
+      .integer("max_gib", &O::max_gib, 1, 1 << 20, "size of them all")
+      .number("max_keep_h", &O::max_keep_h, 0, 8784, "longest time for which an ended scan is kept")
+      .seconds("resume_within_s", &O::resume_within_s,
+               "how long a scan waits for a client whose connection broke off; then it ends with what came")
+      .integer("reserve_mib", &O::reserve_mib, 0, 1 << 30,
+               "space that detached scans leave free on their file system; 0: none");
 }
 
 OptionTable<AdminOptions> admin_options() {
@@ -145,6 +162,7 @@ const OptionTable<ServerOptions>& server_option_table() {
                 "file of tokens, one per line; clients without a certificate must send one in their config text")
           .group("tls", &S::tls, tls_options())
           .group("capture", &S::capture, capture_options())
+          .group("detached", &S::detached, detached_options())
           .group("admin", &S::admin, admin_options())
           .group("dicom", &S::dicom, dicom_options())
           .folders("pipelines", &S::pipelines, "folder of pipeline files (*.yaml); later folders win over earlier ones")
@@ -162,6 +180,10 @@ const OptionTable<ServerOptions>& server_option_table() {
           .path("assets", &S::assets, "DIR",
                 "folder of files that pipelines may name: coil maps, reference images (ISMRMRD HDF5)")
           .group("", &S::steps, step_option_table())
+          .integer(
+              "python_warm", &S::python_warm, 0, 64,
+              "processes that wait for scans with a Python module loaded, of the modules that were used last; each "
+              "counts in the memory budget as one at work, and goes when a scan wants the memory")
           .choice_of<BackendChoice>(
               "backend", &S::backend,
               {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},

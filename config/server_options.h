@@ -21,6 +21,7 @@ struct TlsOptions {
   std::int64_t port = 9003;
   std::string certificate;  ///< PEM file: the server's certificate, then those between it and the root
   std::string key;          ///< PEM file
+  std::string client_crl;   ///< PEM file of revoked certificates of client_ca; empty: none is
   std::string client_ca;    ///< PEM file: clients must show a certificate that these vouch for; empty: they need none
   bool only = false;        ///< no plain port
 };
@@ -45,6 +46,17 @@ struct CaptureOptions {
   std::int64_t reserve_mib = 1024;  ///< that stay free on the file system; 0: none
   std::int64_t keep_days = 0;       ///< 0: for ever
   std::int64_t keep_gib = 0;        ///< 0: no bound
+};
+
+/// Detached scans outlive their connections (docs/long_reconstructions.md).
+struct DetachedOptions {
+  std::string directory;        ///< empty: `detached` in that of the captures; without either there are none
+  bool allow = true;            ///< also scans whose client asks for it, not their pipeline
+  std::int64_t max_scans = 32;  ///< of one client that are kept
+  std::int64_t max_gib = 64;    ///< of these, and so of one
+  double max_keep_h = 168;
+  double resume_within_s = 3600;    ///< after a cut; then a scan is incomplete
+  std::int64_t reserve_mib = 1024;  ///< that stay free on the file system; 0: none
 };
 
 /// The DICOM peers to which images go that leave a scan (docs/dicom.md).
@@ -101,6 +113,7 @@ struct ServerOptions {
   std::string token_file;  ///< clients without a certificate must send a token from this file
   TlsOptions tls;
   CaptureOptions capture;
+  DetachedOptions detached;
   AdminOptions admin;
   DicomOptions dicom;
   std::vector<std::string> pipelines;
@@ -110,6 +123,7 @@ struct ServerOptions {
   std::vector<std::string> share;  ///< groups of clients that are one: "NAME=MEMBER;MEMBER"
   std::string assets;              ///< folder of the files that pipelines may name
   StepOptions steps;
+  std::int64_t python_warm = 1;
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
   std::string log_format = "text";

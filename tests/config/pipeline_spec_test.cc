@@ -47,6 +47,21 @@ TEST(PipelineSpec, NamesDicomPeers) {
   EXPECT_THAT(error_of(kHead + "dicom: pacs\n" + kTail), StartsWith("p.yaml:4:8: "));
 }
 
+TEST(PipelineSpec, MayOutliveItsConnection) {
+  EXPECT_FALSE(read_pipeline(kHead + kTail, "p.yaml").detach);
+  const auto detach = [](const std::string& text) {
+    return read_pipeline(kHead + "detach: " + text + "\n" + kTail, "p.yaml").detach.value();
+  };
+  EXPECT_EQ(detach("{}").keep_h, 24);
+  EXPECT_TRUE(detach("{}").to_client && detach("{}").to_dicom && !detach("{}").power);
+  const DetachSpec all = detach("{keep_h: 0.5, deliver: [dicom], durable: power}");
+  EXPECT_EQ(all.keep_h, 0.5);
+  EXPECT_TRUE(!all.to_client && all.to_dicom && all.power);
+  for (const char* wrong :
+       {"{deliver: []}", "{deliver: [pacs]}", "{durable: maybe}", "{keep_h: -1}", "{keep: 1}", "yes"})
+    EXPECT_THAT(error_of(kHead + "detach: " + wrong + "\n" + kTail), StartsWith("p.yaml:4:")) << wrong;
+}
+
 TEST(PipelineSpec, ReadsEveryKey) {
   const PipelineSpec spec = read_pipeline(R"(echotrain: 1
 name: spiral_2d
@@ -291,6 +306,9 @@ TEST(ShippedPipelines, LoadAndAnswerToStockNames) {
                            "simplefft", "invertcontrast"}) {
     EXPECT_NE(library.find(name), nullptr) << name;
   }
+  EXPECT_EQ(library.find("default.xml"), library.find("cartesian_2d"));  // finished, as Gadgetron's default is
+  for (const char* name : {"simplefft", "invertcontrast"})
+    EXPECT_EQ(library.find(name), library.find("cartesian_plain")) << name;
 }
 
 TEST(ClientConfig, IsAPipelineOrTheNameOfOneWithATokenOrWithout) {

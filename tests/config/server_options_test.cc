@@ -58,9 +58,17 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--tls-certificate", "c.pem"},
                                                                {"tls.key", "k.pem"},
                                                                {"tls.client_ca", "ca.pem"},
+                                                               {"tls.client_crl", "crl.pem"},
                                                                {"tls.only", "true"},
                                                                {"--capture-directory", "d"},
                                                                {"capture.policy", "on_error"},
+                                                               {"--detached-directory", "e"},
+                                                               {"detached.allow", "false"},
+                                                               {"detached.max_scans", "71"},
+                                                               {"detached.max_gib", "72"},
+                                                               {"detached.max_keep_h", "73.5"},
+                                                               {"detached.resume_within_s", "74.5"},
+                                                               {"detached.reserve_mib", "75"},
                                                                {"capture.sync", "none"},
                                                                {"capture.sync_s", "15"},
                                                                {"capture.when_full", "end_session"},
@@ -85,6 +93,15 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"python_memory_mib", "64"},
                                                                {"python_files", "65"},
                                                                {"python_cpu_s", "66"},
+                                                               {"python_sandbox", "require"},
+                                                               {"python_network", "true"},
+                                                               {"python_read", "r"},
+                                                               {"python_write", "w"},
+                                                               {"python_tasks", "67"},
+                                                               {"python_file_mib", "68"},
+                                                               {"python_threads", "69"},
+                                                               {"python_timeout_s", "70.5"},
+                                                               {"python_warm", "5"},
                                                                {"--mrd-servers", "there:1"},
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
@@ -138,8 +155,16 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.tls.certificate, "c.pem");
   EXPECT_EQ(o.tls.key, "k.pem");
   EXPECT_EQ(o.tls.client_ca, "ca.pem");
+  EXPECT_EQ(o.tls.client_crl, "crl.pem");
   EXPECT_TRUE(o.tls.only);
   EXPECT_EQ(o.capture.directory, "d");
+  EXPECT_EQ(o.detached.directory, "e");
+  EXPECT_FALSE(o.detached.allow);
+  EXPECT_EQ(o.detached.max_scans, 71);
+  EXPECT_EQ(o.detached.max_gib, 72);
+  EXPECT_EQ(o.detached.max_keep_h, 73.5);
+  EXPECT_EQ(o.detached.resume_within_s, 74.5);
+  EXPECT_EQ(o.detached.reserve_mib, 75);
   EXPECT_EQ(o.capture.policy, CaptureOptions::Policy::on_error);
   EXPECT_EQ(o.capture.sync, CaptureOptions::Sync::none);
   EXPECT_EQ(o.capture.sync_s, 15);
@@ -160,6 +185,15 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.steps.python_memory_mib, 64);
   EXPECT_EQ(o.steps.python_files, 65);
   EXPECT_EQ(o.steps.python_cpu_s, 66);
+  EXPECT_EQ(o.steps.python_sandbox, "require");
+  EXPECT_TRUE(o.steps.python_network);
+  EXPECT_THAT(o.steps.python_read, ElementsAre("r"));
+  EXPECT_THAT(o.steps.python_write, ElementsAre("w"));
+  EXPECT_EQ(o.steps.python_tasks, 67);
+  EXPECT_EQ(o.steps.python_file_mib, 68);
+  EXPECT_EQ(o.steps.python_threads, 69);
+  EXPECT_EQ(o.steps.python_timeout_s, 70.5);
+  EXPECT_EQ(o.python_warm, 5);
   EXPECT_THAT(o.steps.mrd_servers, ElementsAre("there:1"));
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
