@@ -32,13 +32,13 @@ ssize_t read_at(int descriptor, std::span<std::byte> room, std::uint64_t offset)
   }
 }
 
+}  // namespace
+
 std::optional<std::uint64_t> free_bytes(int descriptor) {
   struct statvfs status {};
   if (::fstatvfs(descriptor, &status) != 0 || status.f_blocks == 0) return std::nullopt;  // some say nothing
   return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
 }
-
-}  // namespace
 
 // --- a session's side ------------------------------------------------------------------------------------------------
 
@@ -89,6 +89,11 @@ bool Capture::stopped() const {
 std::string Capture::failure() const {
   const std::scoped_lock lock(store_.mutex_);
   return failure_;
+}
+
+bool Capture::settled() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return !writing_ && (stopped_ || waiting_.empty());
 }
 
 bool Capture::too_slow() const {
@@ -150,13 +155,15 @@ void Capture::finish(bool keep) {
 
 // --- the store -------------------------------------------------------------------------------------------------------
 
-CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_ptr<QueueMemory> memory, Disk disk)
+CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_ptr<QueueMemory> memory, Disk disk,
+                           std::string group)
     : options_(options),
       memory_(std::move(memory)),
       disk_{disk.write ? std::move(disk.write) : ::writev, disk.sync ? std::move(disk.sync) : ::fdatasync,
             disk.free ? std::move(disk.free) : free_bytes, disk.sync_all ? std::move(disk.sync_all) : ::syncfs},
+      group_(std::move(group)),
       queue_bytes_(static_cast<std::size_t>(options.queue_mib) << 20) {
-  prepare_capture_directory(options_.directory);
+  prepare_capture_directory(options_.directory, group_ + ".directory");
   salt_ = salt_of(options_.directory);
   writer_ = std::thread([this] { write_all(); });
   housekeeper_ = std::thread([this] { keep_house(); });
@@ -196,6 +203,16 @@ std::shared_ptr<Capture> CaptureStore::open(std::uint64_t session, std::function
   const std::string part = owner.empty() || client.empty() || client == identity ? "" : owner_name(salt_, client);
   std::shared_ptr<Capture> capture(new Capture(
       *this, capture_name(std::chrono::system_clock::now(), session, owner, part), memory_, std::move(wake)));
+  const std::scoped_lock lock(mutex_);
+  captures_.push_back(capture);
+  return capture;
+}
+
+std::shared_ptr<Capture> CaptureStore::open_file(const std::string& name, std::uint64_t size,
+                                                 std::function<void()> wake) {
+  std::shared_ptr<Capture> capture(new Capture(*this, name, memory_, std::move(wake)));
+  capture->file_ = std::make_shared<CaptureFile>(options_.directory, name, size);
+  capture->size_ = capture->written_ = size;
   const std::scoped_lock lock(mutex_);
   captures_.push_back(capture);
   return capture;
@@ -294,10 +311,12 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
   std::shared_ptr<CaptureFile> file = capture.file_;
   std::size_t done = 0;
   std::string failure;
+  capture.writing_ = true;
   lock.unlock();
-  if (bytes == 0) failure = fmt::format("it has reached capture.max_mib = {}", options_.max_mib);
+  if (bytes == 0) failure = fmt::format("it has reached {}.max_mib = {}", group_, options_.max_mib);
   if (failure.empty()) failure = write_parts(capture.name_, file, parts, done);
   lock.lock();
+  capture.writing_ = false;
   capture.file_ = std::move(file);
   const bool was_full = is_full(capture);
   capture.written_ += done;
@@ -329,6 +348,7 @@ std::string CaptureStore::write_parts(const std::string& name, std::shared_ptr<C
   if (n <= 0) return "writing failed: " + (n == 0 ? "no byte was written" : system_text(errno));
   done = static_cast<std::size_t>(n);
   file->unsynced = true;
+  if (file->checksums_end) return {};
   std::string lines;
   std::size_t left = done;
   for (const iovec& part : parts) {
@@ -347,7 +367,7 @@ std::string CaptureStore::why_no_room(int descriptor, std::size_t bytes) {
   if (known_free_ < bytes || now >= known_free_until_) {
     const std::optional<std::uint64_t> free = disk_.free(descriptor);
     if (free && *free < reserve + bytes)
-      return fmt::format("{} MiB are left on the disk, of which capture.reserve_mib = {} stay free", *free >> 20,
+      return fmt::format("{} MiB are left on the disk, of which {}.reserve_mib = {} stay free", *free >> 20, group_,
                          options_.reserve_mib);
     known_free_ = free ? std::min(*free - reserve, kMostBeforeAsking) : kMostBeforeAsking;
     known_free_until_ = now + kLongestBeforeAsking;

@@ -35,6 +35,9 @@ struct Disk {
   std::function<int(int descriptor)> sync_all = {};
 };
 
+/// Returns the bytes left on the file system of a descriptor; nothing where it does not tell.
+std::optional<std::uint64_t> free_bytes(int descriptor);
+
 class CaptureStore;
 
 /// The capture of one session. No call waits for the disk. "Wakes" means: another thread calls the function given to
@@ -55,6 +58,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   bool stopped() const;
   std::string failure() const;
   bool too_slow() const;  ///< the disk was too slow
+  /// True if no byte is on its way to the file: all are written, or the capture has stopped.
+  bool settled() const;
   /// Stops the capture for a reason of the session's.
   void stop(const std::string& why);
   /// Drops the waiting bytes and takes no more.
@@ -93,6 +98,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::uint64_t size_ = 0, written_ = 0;
   std::string failure_;
   bool stopped_ = false, too_slow_ = false, abandoned_ = false;
+  bool writing_ = false;                  // the writer has let the lock go meanwhile
   std::optional<std::uint64_t> awaited_;  // by who asked for written()
   enum class Seal { none, wanted, syncing, done };
   Seal seal_ = Seal::none;
@@ -111,8 +117,10 @@ class Capture : public std::enable_shared_from_this<Capture> {
 /// old ones, so that neither sessions nor writes wait for those, nor a CLOSE for what others left.
 class CaptureStore {
  public:
-  /// Prepares the folder (prepare_capture_directory). What waits is counted in `memory`.
-  CaptureStore(const config::CaptureOptions& options, std::shared_ptr<QueueMemory> memory, Disk disk = {});
+  /// Prepares the folder (prepare_capture_directory). What waits is counted in `memory`. Errors name options of
+  /// `group`.
+  CaptureStore(const config::CaptureOptions& options, std::shared_ptr<QueueMemory> memory, Disk disk = {},
+               std::string group = "capture");
   ~CaptureStore();  ///< finish()
   CaptureStore(const CaptureStore&) = delete;
   CaptureStore& operator=(const CaptureStore&) = delete;
@@ -121,6 +129,9 @@ class CaptureStore {
   /// short (Identity::part; empty: as itself). The store must outlive it.
   std::shared_ptr<Capture> open(std::uint64_t session, std::function<void()> wake, const std::string& identity = {},
                                 const std::string& client = {});
+  /// A capture without checksums in a file of this name, which goes on after `size` bytes that stay. Looks at the disk.
+  /// std::system_error.
+  std::shared_ptr<Capture> open_file(const std::string& name, std::uint64_t size, std::function<void()> wake);
   /// Ends all captures, and returns when what waits is written and their files are closed. None may be opened
   /// afterwards. Not for two threads at a time.
   void finish();
@@ -167,6 +178,7 @@ class CaptureStore {
   const config::CaptureOptions options_;
   const std::shared_ptr<QueueMemory> memory_;
   const Disk disk_;
+  const std::string group_;
   const std::size_t queue_bytes_;
   std::string salt_;  // of the folder
 

@@ -149,10 +149,10 @@ std::string sync_folder(const fs::path& folder) {
   return result == 0 ? std::string() : "synchronising its folder failed: " + system_text(error);
 }
 
-void prepare_capture_directory(const fs::path& directory) {
+void prepare_capture_directory(const fs::path& directory, const std::string& option) {
   const auto refuse = [&](const std::string& why) {
     throw std::runtime_error(
-        fmt::format("capture.directory: cannot keep captures in '{}': {}; name a folder that the server may write to",
+        fmt::format("{}: cannot keep captures in '{}': {}; name a folder that the server may write to", option,
                     directory.string(), why));
   };
   std::error_code error;
@@ -185,8 +185,19 @@ CaptureFile::CaptureFile(const fs::path& directory, const std::string& name) : p
   throw std::system_error(error, std::generic_category(), "cannot make the file");
 }
 
+CaptureFile::CaptureFile(const fs::path& directory, const std::string& name, std::uint64_t size)
+    : checksums_end(true), path_(directory / name) {
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot open the file");
+  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+    const int error = errno;
+    ::close(descriptor_);
+    throw std::system_error(error, std::generic_category(), "cannot cut the file");
+  }
+}
+
 CaptureFile::~CaptureFile() {
-  ::close(checksums_descriptor_);
+  if (checksums_descriptor_ >= 0) ::close(checksums_descriptor_);
   ::close(descriptor_);
 }
 

@@ -25,7 +25,8 @@ std::string capture_owner(std::string_view name);
 
 /// Makes the folder, for its owner only (0700), where it is missing. std::runtime_error, saying what to do, when it
 /// cannot be made or no file can be made in it.
-void prepare_capture_directory(const std::filesystem::path& directory);
+/// `option` names the folder in its text.
+void prepare_capture_directory(const std::filesystem::path& directory, const std::string& option = "capture.directory");
 
 /// A capture that is open for writing and reading, and the file of its checksums. While it is, retention (of whatever
 /// process) leaves it alone.
@@ -33,6 +34,8 @@ class CaptureFile {
  public:
   /// Makes both files, for their owner only (0600). std::system_error.
   CaptureFile(const std::filesystem::path& directory, const std::string& name);
+  /// Opens a file that may be there already, and has no checksums: its first `size` bytes stay. std::system_error.
+  CaptureFile(const std::filesystem::path& directory, const std::string& name, std::uint64_t size);
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;
   CaptureFile& operator=(const CaptureFile&) = delete;

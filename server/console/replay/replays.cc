@@ -24,10 +24,11 @@
 #include "protocol/data/message_id.h"
 #include "protocol/data/text.h"
 #include "protocol/wire/codec.h"
+#include "server/base/descriptor.h"
 #include "server/base/log.h"
 #include "server/base/priority.h"
 #include "server/capture/capture_files.h"
-#include "server/console/replay/capture_stream.h"
+#include "server/capture/capture_stream.h"
 
 namespace echotrain::server {
 
@@ -36,23 +37,6 @@ using protocol::MessageId;
 namespace {
 
 constexpr unsigned kNotThere = 404, kConflict = 409, kBusy = 503;
-
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
 
 bool is_data(std::uint16_t id) {
   const auto known = static_cast<MessageId>(id);

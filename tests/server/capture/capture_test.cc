@@ -18,7 +18,7 @@ using testing::IsEmpty;
 using testing::Not;
 using Options = config::CaptureOptions;
 
-const std::string kConfigAlone = wire::config("cartesian_2d");
+const std::string kConfigAlone = wire::config("cartesian_plain");
 const std::string kStart = kConfigAlone + wire::header(wire::xml());
 const std::string kPassStart = wire::config("passthrough") + wire::header(wire::xml());
 const std::string kScan = kStart + wire::frame(0) + wire::frame(1) + wire::close();
@@ -76,7 +76,7 @@ TEST_F(CaptureOf, ConnectionsWithoutAScanLeavesNothing) {
   {
     TestServer server(options());
     EXPECT_TRUE(server.exchange(wire::query("ismrmrd::version", 1) + wire::close()).ended_well());
-    EXPECT_TRUE(server.exchange(wire::config("cartesian_2d") + wire::close()).ended_well());
+    EXPECT_TRUE(server.exchange(wire::config("cartesian_plain") + wire::close()).ended_well());
     EXPECT_TRUE(server.exchange("GET / HTTP/1.1\r\n\r\n").ended_well());
     server.exchange("", /*half_close=*/true);
   }
@@ -140,7 +140,7 @@ TEST_F(CaptureOf, ABadHeaderStays) {
   TestServer server(options(Options::Policy::on_error));
   wire::Xml xml;
   xml.fov = "-1";
-  const std::string scan = wire::config("cartesian_2d") + wire::header(xml.text());
+  const std::string scan = wire::config("cartesian_plain") + wire::header(xml.text());
   EXPECT_THAT(server.exchange(scan).texts(), HasSubstr("ERROR    bad-header"));
   EXPECT_TRUE(holds(scan));
 }
@@ -330,7 +330,7 @@ TEST_F(CaptureOf, ADiskThatDoesNotTakeItInTimeIsTold) {
 }
 
 TEST_F(CaptureOf, TooMuchBeforeTheHeaderIsNotKept) {
-  std::string scan = wire::config("cartesian_2d");
+  std::string scan = wire::config("cartesian_plain");
   for (int i = 0; i < 40; ++i) scan += wire::text(std::string(1 << 20, 'x'));
   scan += wire::header(wire::xml()) + wire::frame(0) + wire::close();
   {

@@ -15,8 +15,8 @@ namespace echotrain::server {
 /// Reads a file of messages (protocol/wire/codec.h) that nobody changes. Belongs to one thread.
 class CaptureStream {
  public:
-  /// `descriptor` stays the caller's, and open.
-  CaptureStream(int descriptor, std::uint64_t bytes, const protocol::Limits& limits);
+  /// `descriptor` stays the caller's, and open. Reads the messages from `begin` on, the beginning of one.
+  CaptureStream(int descriptor, std::uint64_t bytes, const protocol::Limits& limits, std::uint64_t begin = 0);
 
   struct Message {
     std::uint16_t id = 0;
@@ -25,6 +25,8 @@ class CaptureStream {
   /// Returns the message that comes next; nothing at the end, or where problem() says why there is none.
   std::optional<Message> next();
   const std::string& problem() const { return problem_; }
+  bool read_failed() const { return read_failed_; }  ///< it is the file that cannot be read
+  bool cut_off() const { return cut_off_; }          ///< it is the file's end, inside a message
 
   /// Returns bytes of the file from `offset` on, at least one and at most `most`, valid until the next call of a
   /// member; none when the file cannot be read.
@@ -39,6 +41,7 @@ class CaptureStream {
   std::uint64_t begin_ = 0, position_ = 0;
   std::size_t filled_ = 0;
   std::string problem_;
+  bool read_failed_ = false, cut_off_ = false;
 };
 
 }  // namespace echotrain::server

@@ -1,4 +1,4 @@
-#include "server/console/replay/capture_stream.h"
+#include "server/capture/capture_stream.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@ namespace {
 constexpr std::uint64_t kLook = 64 << 10, kMostLook = 16 << 20;
 }  // namespace
 
-CaptureStream::CaptureStream(int descriptor, std::uint64_t bytes, const protocol::Limits& limits)
-    : descriptor_(descriptor), size_(bytes), limits_(limits), window_(kWindow) {}
+CaptureStream::CaptureStream(int descriptor, std::uint64_t bytes, const protocol::Limits& limits, std::uint64_t begin)
+    : descriptor_(descriptor), size_(bytes), limits_(limits), window_(kWindow), position_(begin) {}
 
 std::span<const std::byte> CaptureStream::bytes(std::uint64_t offset, std::uint64_t most) {
   most = std::min(most, size_ - std::min(size_, offset));
@@ -33,6 +33,7 @@ std::span<const std::byte> CaptureStream::bytes(std::uint64_t offset, std::uint6
           ::pread(descriptor_, window_.data() + filled_, wanted - filled_, static_cast<off_t>(offset + filled_));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) {
+        read_failed_ = true;
         problem_ = n == 0 ? "the file has become shorter" : "the file cannot be read: " + system_text(errno);
         break;
       }
@@ -58,6 +59,7 @@ std::optional<CaptureStream::Message> CaptureStream::next() {
       return message;
     }
     if (extent->exact || head.size() < look || extent->size > kMostLook) {
+      cut_off_ = true;
       problem_ = fmt::format("it ends inside the message that begins at byte {}", position_);
       return std::nullopt;
     }
