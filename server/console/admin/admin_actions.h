@@ -23,11 +23,11 @@ struct AdminRequest {
   std::string peer;                ///< address:port, for the log
 };
 
-/// True if there is an action at this path: "/sessions/7/stop".
+/// True if there is an action at this path: "/sessions/7/stop", "/detached/ID/cancel".
 bool is_action(std::string_view path);
 
 /// Does the action where a token of admin.token_file is shown. Precondition: is_action(order.path). Returns 202 when it
-/// is under way, 401 without a token, 403 where there is no such file, 404 where there is no such session.
+/// is under way, 401 without a token, 403 where there is no such file, 404 where there is no such session or scan.
 AdminPage admin_action(const AdminRequest& order, const Environment& environment, const StopSession& stop_session);
 
 }  // namespace echotrain::server

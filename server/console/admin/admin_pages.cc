@@ -7,6 +7,7 @@
 #include "server/console/admin/dicom_page.h"
 #include "server/console/admin/metrics_present.h"
 #include "server/console/admin/noise_page.h"
+#include "server/detached/detached_store.h"
 #include "server/scan/queries.h"
 
 namespace echotrain::server {
@@ -25,7 +26,9 @@ constexpr std::string_view kPlaces =
     "/dicom      the DICOM peers, as JSON; 503 while one cannot be reached or has refused an image\n"
     "/noise      the noise that scans have left for later ones, as JSON\n"
     "/calibration  the reference lines that they have left, as JSON\n"
-    "/sessions/ID/stop  to POST with a token of admin.token_file: ends a session\n";
+    "/detached   the scans that outlive their connections, as JSON\n"
+    "/sessions/ID/stop  to POST with a token of admin.token_file: ends a session\n"
+    "/detached/ID/cancel  likewise: cancels a detached scan, or removes one that has ended\n";
 
 AdminPage ready_page(const Readiness& readiness) {
   const Readiness::State state = readiness.state();
@@ -61,6 +64,9 @@ AdminPage admin_page(std::string_view path, const Environment& environment) {
   } else if (path == "/calibration") {
     page.content_type = "application/json";
     page.body = calibration_json(environment.resources->get<CalibrationStore>().list());
+  } else if (path == "/detached") {
+    page.content_type = "application/json";
+    page.body = environment.detached ? environment.detached->json(nullptr) : "[]";
   } else if (path == "/") {
     page.body = fmt::format("echotrain-server {}\n\n{}", version(), kPlaces);
   } else {

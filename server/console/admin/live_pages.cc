@@ -140,12 +140,18 @@ bool LivePages::may_look(const LiveRequest& order) {
 /// True if the request shows a token, or its browser did when logging in.
 bool LivePages::knows(const LiveRequest& order) {
   const std::string_view token = bearer(order.authorization);
-  return login(order) != nullptr || (environment_.admin_tokens && environment_.admin_tokens->contain(token));
+  return login(order) != nullptr ||
+         (environment_.admin_tokens && environment_.admin_tokens->contain(token, Right::read));
+}
+
+/// True if the request comes from the page that has logged in.
+bool LivePages::is_from_page(const LiveRequest& order) {
+  const Logins::Login* const login = this->login(order);
+  return login != nullptr && same_secret(login->csrf, order.csrf);
 }
 
 bool LivePages::may_act(const LiveRequest& order) {
-  const Logins::Login* const login = this->login(order);
-  return login != nullptr && same_secret(login->csrf, order.csrf);
+  return is_from_page(order) && environment_.admin_tokens->contain(login(order)->token, Right::admin);
 }
 
 std::optional<AdminPage> LivePages::too_many_tries(const LiveRequest& order) {
@@ -153,7 +159,7 @@ std::optional<AdminPage> LivePages::too_many_tries(const LiveRequest& order) {
   if (!environment_.admin_tokens || token.empty() || is_file(order.path)) return std::nullopt;
   const std::string peer(order.peer);
   const auto address = address_of(peer);
-  const bool right = environment_.admin_tokens->contain(token);
+  const bool right = environment_.admin_tokens->contain(token, Right::read);
   const Clock::duration wait = logins_.wait_of(address ? counted_text(*address) : peer, right);
   if (wait <= Clock::duration::zero()) return std::nullopt;
   const auto s = std::chrono::ceil<std::chrono::seconds>(wait).count();
@@ -166,8 +172,9 @@ std::optional<AdminPage> LivePages::too_many_tries(const LiveRequest& order) {
 }
 
 std::optional<AdminPage> LivePages::forgery(const LiveRequest& order) {
-  const bool shows = environment_.admin_tokens && environment_.admin_tokens->contain(bearer(order.authorization));
-  if (shows || login(order) == nullptr || may_act(order)) return std::nullopt;
+  const bool shows =
+      environment_.admin_tokens && environment_.admin_tokens->contain(bearer(order.authorization), Right::read);
+  if (shows || login(order) == nullptr || is_from_page(order)) return std::nullopt;
   return text_page(kNotYours, "this is not the page that has logged in\n");
 }
 
@@ -195,7 +202,7 @@ AdminPage LivePages::answer(const LiveRequest& order, Attachments& attachments) 
   if (path.starts_with(kFiles)) return file_page(path.substr(kFiles.size()));
   if (path == "/login" && order.posts) return log_in(order);
   if (path == "/logout" && order.posts) {
-    if (!may_act(order)) return text_page(kNotYours, "this is not the page that has logged in\n");
+    if (!is_from_page(order)) return text_page(kNotYours, "this is not the page that has logged in\n");
     logins_.log_out(cookie_value(order.cookie, cookie_name(order)));
     return text_page(200, "logged out\n");
   }
@@ -275,6 +282,8 @@ AdminPage LivePages::replay(const LiveRequest& order, Attachments& attachments) 
     return {};
   }
   if (auto forged = forgery(order)) return *std::move(forged);
+  if (!may_act(order) && !environment_.admin_tokens->contain(bearer(order.authorization), Right::admin))
+    return text_page(kNotYours, "this token may look, but start nothing: its scope is not admin\n");
   const std::string pipeline = text_in(order.query, "pipeline");
   if (const auto known = environment_.catalogue.by_name(pipeline); pipeline.empty() || !known)
     return text_page(kNoPage, (pipeline.empty() ? "say which pipeline" : known.error().message) + "\n");
@@ -325,6 +334,10 @@ AdminPage LivePages::image(const LiveRequest& order, Attachments& attachments) {
   // A viewer that names itself lets the server choose the size.
   attachments.viewer = number_in(order.query, "viewer");
   if (attachments.viewer) wish.shrink = viewers_.shrink(*attachments.viewer);
+  // A thumbnail: halved until it is within so many pixels.
+  const auto within = static_cast<int>(std::min(kMost, number_in(order.query, "within").value_or(kMost)));
+  const int most = std::max<int>(kept->image.head.matrix_size[0], kept->image.head.matrix_size[1]);
+  while (wish.shrink < 8 && most > within * wish.shrink) wish.shrink *= 2;
   // Planes that are on their way to slow readers take no memory that scans could have; one may be larger than all.
   constexpr std::uint64_t kMostAnswering = 128 << 20;
   const std::uint64_t bytes = view_bytes(*kept, wish);

@@ -69,6 +69,7 @@ class LivePages {
  private:
   const Logins::Login* login(const LiveRequest& order);
   bool may_look(const LiveRequest& order);
+  bool is_from_page(const LiveRequest& order);
   AdminPage log_in(const LiveRequest& order);
   AdminPage image(const LiveRequest& order, Attachments& attachments);
   AdminPage download(const LiveRequest& order, Attachments& attachments);

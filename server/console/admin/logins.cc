@@ -29,13 +29,13 @@ bool same_secret(std::string_view a, std::string_view b) {
 
 const Logins::Login* Logins::log_in(std::string_view token, Clock::time_point now) {
   const Tokens::Digest digest = Tokens::digest_of(token);
-  if (!tokens_ || !tokens_->contain(digest)) return nullptr;
+  if (!tokens_ || !tokens_->contain(digest, Right::read)) return nullptr;
   if (logins_.size() >= kMost) logins_.pop_front();
   return &logins_.emplace_back(Login{random_word(), random_word(), digest, now + kLasts});
 }
 
 const Logins::Login* Logins::find(std::string_view cookie, Clock::time_point now) {
-  logins_.remove_if([&](const Login& one) { return one.until <= now || !tokens_->contain(one.token); });
+  logins_.remove_if([&](const Login& one) { return one.until <= now || !tokens_->contain(one.token, Right::read); });
   for (const Login& one : logins_)
     if (same_secret(one.cookie, cookie)) return &one;
   return nullptr;

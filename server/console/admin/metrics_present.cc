@@ -17,6 +17,7 @@
 #include "gadgets/numerics/core/device_memory.h"
 #include "gadgets/shared/cache/operator_cache.h"
 #include "gadgets/shared/cache/plan_cache.h"
+#include "server/detached/detached_store.h"
 #include "server/dicom/dicom_output.h"
 #include "server/scan/queries.h"
 
@@ -125,6 +126,16 @@ void add_memory(Families& families, const Environment& environment) {
                  static_cast<double>(environment.memory->bound()));
 }
 
+void add_detached(Families& families, const DetachedStore* store) {
+  if (store == nullptr) return;
+  const DetachedStore::Counts counts = store->counts();
+  for (const auto& [state, scans] : counts.scans)
+    families.gauge("echotrain_detached_scans", "Detached scans that are here, by state.", {{"state", state}},
+                   static_cast<double>(scans));
+  families.gauge("echotrain_detached_bytes", "Bytes of their journals and results.", {},
+                 static_cast<double>(counts.bytes));
+}
+
 void add_dicom(Families& families, const DicomOutput* output) {
   if (output == nullptr) return;
   families.counter("echotrain_dicom_dropped_total", "Images that could not be kept for a DICOM peer.", {},
@@ -213,6 +224,7 @@ std::vector<prometheus::MetricFamily> present_values(const Environment& environm
   add_memory(families, environment);
   add_cache(families, "plan", environment.resources->get<PlanCache>().counts());
   add_cache(families, "operator", environment.resources->get<OperatorCache>().counts());
+  add_detached(families, environment.detached.get());
   add_dicom(families, environment.dicom.get());
   add_devices(families);
   add_process(families);

@@ -284,7 +284,7 @@ export class Diagnose {
         missing ||
           (why.coils_on_gpu
             ? "Not of this scan: it computes on a GPU, and its coil images stay there."
-            : "None yet. They are made of the next frame where the pipeline has an image of each coil; pipelines that join coils as they transform (cartesian_2d on the CPU) have none."),
+            : "None yet. They are made of the next frame where the pipeline has an image of each coil; pipelines that join coils as they transform (cartesian_plain on the CPU) have none."),
       );
       return;
     }

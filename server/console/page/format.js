@@ -19,10 +19,15 @@ export function duration(s) {
 export function number(value) {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  if (size !== 0 && (size < 0.01 || size >= 1e6)) return value.toExponential(3);
-  return Number.isInteger(value) ? String(value) : value.toPrecision(5);
+  if (Number.isInteger(value) && size < 1e6) return String(value);
+  const short = Number(value.toPrecision(5));
+  return size < 0.001 || size >= 1e6 ? short.toExponential().replace("e+", "e") : String(short);
 }
 
-export function clock(ms) {
-  return new Date(ms).toLocaleTimeString([], { hour12: false });
+/** "2026-01-31 14:02:11", of the browser's place. */
+export function date(ms) {
+  const two = (n) => String(n).padStart(2, "0");
+  const at = new Date(ms);
+  const day = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join("-");
+  return `${day} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`;
 }

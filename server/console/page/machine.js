@@ -1,4 +1,4 @@
-// The server: memory against its budget, queues, places, GPUs, and the delay of images in the last minute.
+// The server: memory against its budget, queues, places, GPUs.
 
 import { byId, make, setText } from "./dom.js";
 import { bytes, duration } from "./format.js";
@@ -32,28 +32,6 @@ function rows(state) {
   return all;
 }
 
-function drawDelays(canvas, delays) {
-  const context = canvas.getContext("2d");
-  const { width, height } = canvas;
-  context.clearRect(0, 0, width, height);
-  const most = Math.max(1, ...delays.p99_of_second) * 1.1;
-  const step = width / delays.p50_of_second.length;
-  for (const [values, colour] of [
-    [delays.p99_of_second, "#ffb454"],
-    [delays.p50_of_second, "#6cc3ff"],
-  ]) {
-    context.fillStyle = colour;
-    values.forEach((value, i) => {
-      if (value <= 0) return;
-      const top = Math.max(1, (value / most) * (height - 14));
-      context.fillRect(i * step + 1, height - top, step - 2, colour === "#ffb454" ? 3 : top);
-    });
-  }
-  context.fillStyle = "#e8edf3";
-  context.font = "12px sans-serif";
-  context.fillText(`${most.toFixed(1)} ms`, 4, 12);
-}
-
 export function showMachine(state) {
   const list = byId("machine");
   const all = rows(state);
@@ -63,13 +41,4 @@ export function showMachine(state) {
     setText(list.children[2 * i], name);
     setText(list.children[2 * i + 1], text);
   });
-  const delays = state.delays;
-  setText(
-    byId("delay-text"),
-    delays.images > 0
-      ? `${delays.images} images: median ${delays.p50_ms.toFixed(1)} ms, 99th percentile ${delays.p99_ms.toFixed(1)} ms` +
-          " after the last readout"
-      : "No image in the last minute.",
-  );
-  drawDelays(byId("delay"), delays);
 }

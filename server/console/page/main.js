@@ -1,12 +1,15 @@
 // The live page: takes the server's events and gives them to the parts.
 
 import { byId, setText } from "./dom.js";
+import { Delays } from "./delays.js";
 import { listen } from "./events.js";
+import { History } from "./history.js";
 import { Login } from "./login.js";
 import { showMachine } from "./machine.js";
 import { Pipelines } from "./pipelines.js";
 import { Replay } from "./replay.js";
-import { showEnded, showScans } from "./scans.js";
+import { showScans } from "./scans.js";
+import { chooseTheme } from "./theme.js";
 import { Viewer } from "./viewer.js";
 import { Diagnose } from "./diagnose.js";
 
@@ -15,6 +18,7 @@ const kViews = ["now", "diagnose", "history", "pipelines"];
 let state = null;
 const viewer = new Viewer();
 const diagnose = new Diagnose();
+const delays = new Delays();
 
 const actions = {
   async stop(scan) {
@@ -31,8 +35,9 @@ const actions = {
 function show() {
   if (!state) return;
   showMachine(state);
+  delays.update(state.delays);
   showScans(state, actions, login.loggedIn);
-  showEnded(state, actions, login.loggedIn);
+  ended.update(state, login.loggedIn);
   diagnose.update(state);
 }
 
@@ -40,10 +45,11 @@ const login = new Login(() => {
   show();
   events.again();
   if (!byId("pipelines").hidden) pipelines.show();
-  replay.show();
+  replay.show().then(show);
 });
 const pipelines = new Pipelines(login);
 const replay = new Replay(login, (scan) => actions.watch(scan, true));
+const ended = new History(actions, replay);
 
 const events = listen({
   state(now) {
@@ -68,10 +74,11 @@ function showView(wanted) {
     document.querySelector(`[data-view="${name}"]`).setAttribute("aria-pressed", name === wanted);
   }
   if (wanted === "pipelines") pipelines.show();
-  if (wanted === "history") replay.show();
-  if (wanted === "diagnose") show();
+  if (wanted === "history") replay.show().then(show);
+  if (wanted === "diagnose" || wanted === "history") show();
 }
 
 for (const button of document.querySelectorAll("[data-view]"))
   button.addEventListener("click", () => showView(button.dataset.view));
+chooseTheme(byId("theme"));
 login.refresh();

@@ -3,19 +3,10 @@
 import { make, setText } from "./dom.js";
 import { number } from "./format.js";
 import { distance, positionOf } from "./geometry.js";
+import { drawGrey, fetchPlane } from "./plane.js";
 
 const kCounters = ["slice", "contrast", "phase", "repetition", "set", "average"];
 const kZooms = [1, 1.5, 2, 3, 4, 6, 8];
-
-/** A plane of /live/image: its head and its values as a Float32Array. */
-async function fetchPlane(query, signal) {
-  const response = await fetch(`/live/image?${query}`, { signal });
-  if (!response.ok) throw new Error((await response.text()).trim());
-  const bytes = await response.arrayBuffer();
-  const length = new DataView(bytes).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
-  return { head, values: new Float32Array(bytes, 4 + length) };
-}
 
 export class Pane {
   constructor(parent, label) {
@@ -42,6 +33,7 @@ export class Pane {
     this.seriesChoice = make("select", { "aria-label": `${label}: series`, change: () => this.chooseSeries() });
     this.followBox = make("input", { type: "checkbox", checked: true, change: () => this.setFollow(this.followBox.checked) });
     this.play = make("button", { type: "button", "aria-pressed": "false", click: () => this.toggleLoop() }, "Loop");
+    this.fps = make("input", { type: "number", min: 1, max: 60, value: 10, change: () => this.setSpeed() });
     this.ruler = make("button", { type: "button", "aria-pressed": "false", click: () => this.toggleRuler() }, "Ruler");
     this.phaseBox = make("input", { type: "checkbox", change: () => this.load() });
     this.phaseLabel = make("label", { hidden: true }, this.phaseBox, "phase");
@@ -52,10 +44,11 @@ export class Pane {
     parent.append(
       make(
         "div",
-        { class: "controls" },
+        { class: "controls toolbar" },
         this.seriesChoice,
         make("label", {}, this.followBox, "follow the newest"),
         this.play,
+        make("label", {}, this.fps, "fps"),
         this.phaseLabel,
         button("−", `${label}: smaller`, () => this.setZoom(-1)),
         button("+", `${label}: larger`, () => this.setZoom(1)),
@@ -226,18 +219,8 @@ export class Pane {
   draw() {
     if (!this.plane) return;
     const { head, values } = this.plane;
-    const { low, high } = this.currentWindow();
-    const image = new ImageData(head.width, head.height);
-    const pixels = new Uint32Array(image.data.buffer);
-    const scale = 255 / (high - low || 1);
-    for (let i = 0; i < values.length; i += 1) {
-      const grey = Math.max(0, Math.min(255, (values[i] - low) * scale)) | 0; // not a number: black
-      pixels[i] = 0xff000000 | (grey << 16) | (grey << 8) | grey;
-    }
     this.buffer ??= document.createElement("canvas");
-    this.buffer.width = head.width;
-    this.buffer.height = head.height;
-    this.buffer.getContext("2d").putImageData(image, 0, 0);
+    drawGrey(this.buffer, head, values, this.currentWindow());
     this.paint();
   }
 
@@ -293,7 +276,7 @@ export class Pane {
       `scan ${head.scan}, series ${head.series}, image ${head.index}, ${head.type}`,
       ...counters,
       `${head.matrix.join(" × ")}${size}`,
-      `window ${number(low)} to ${number(high)}`,
+      `level ${number((low + high) / 2)}, width ${number(high - low)}`,
     ].join(" · ");
   }
 
@@ -367,27 +350,32 @@ export class Pane {
     };
     const head = this.wanted || (this.plane && this.plane.head);
     if (!head) return;
+    const images = this.ofSeries();
+    // Counters may be alike (a real-time scan of a frame sends none): by its place each image can be reached.
+    add("image", images.map((image) => image.number), head.number, (value) => this.go(images.find((image) => image.number === value)));
     for (const name of kCounters) add(name, this.distinct(name), head[name], (value) => this.chooseBy(name, value));
     const count = (n) => [...Array(n).keys()];
     add("plane", count(head.matrix[2]), this.z, (value) => this.goPlane(value, this.channel));
     add("channel", count(head.channels), this.channel, (value) => this.goPlane(this.z, value));
-    const told = JSON.stringify(all.map(({ name, values }) => [name, values]));
+    const told = all.map(({ name }) => name).join();
     if (told !== this.toldSliders) {
       this.toldSliders = told;
       this.sliders.replaceChildren(
-        ...all.map(({ name, values }) =>
-          make("label", {}, name, make("input", { type: "range", min: 0, max: values.length - 1, step: 1, "data-counter": name }), make("output")),
+        ...all.map(({ name }) =>
+          make("label", {}, name, make("input", { type: "range", min: 0, step: 1, "data-counter": name }), make("output")),
         ),
       );
     }
-    all.forEach(({ values, value, set }, i) => {
+    all.forEach(({ name, values, value, set }, i) => {
       const [range, output] = this.sliders.children[i].querySelectorAll("input, output");
-      range.value = values.indexOf(value);
+      range.max = values.length - 1;
+      const at = values.includes(value) ? values.indexOf(value) : values.length - 1; // the newest one is not in the list yet
+      range.value = at;
       range.oninput = () => {
         this.setFollow(false);
         set(values[Number(range.value)]);
       };
-      setText(output, String(value));
+      setText(output, name === "image" ? `${at + 1} of ${values.length}` : String(value));
     });
   }
 
@@ -419,12 +407,23 @@ export class Pane {
     this.timer = null;
     if (!on) return;
     this.setFollow(false);
+    this.startLoop();
+  }
+
+  setSpeed() {
+    this.fps.value = Math.max(1, Math.min(60, Math.round(Number(this.fps.value)) || 10));
+    if (this.timer) this.startLoop();
+  }
+
+  /** An image that is still on its way when the next one is due holds the loop up: none is left out. */
+  startLoop() {
+    clearInterval(this.timer);
     this.timer = setInterval(() => {
       const all = this.ofSeries();
       if (all.length === 0 || this.loading) return;
       const at = all.findIndex((image) => image.number === this.plane?.head.number);
       this.go(all[(at + 1) % all.length]);
-    }, 100);
+    }, 1000 / Number(this.fps.value));
   }
 
   choose(image) {

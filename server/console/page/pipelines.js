@@ -88,6 +88,8 @@ export class Pipelines {
       make("pre", { id: "pipeline-text" }, one.text),
       make("button", { type: "button", id: "pipeline-copy", click: copy }, "Change a copy below"),
     );
+    const { top } = byId("pipeline-title").getBoundingClientRect();
+    if (top < 0 || top > window.innerHeight / 2) byId("pipeline-title").closest("section").scrollIntoView();
   }
 
   async check(text) {

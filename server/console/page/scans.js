@@ -1,8 +1,7 @@
-// The scans that run, and those that have ended.
+// The scans that run.
 
-import { createDownloads } from "./downloads.js";
 import { byId, keepList, make, setText } from "./dom.js";
-import { bytes, clock, duration } from "./format.js";
+import { bytes, duration } from "./format.js";
 import { drawKspace, tellKspace } from "./kspace.js";
 
 const kStates = {
@@ -39,7 +38,7 @@ function createScan(scan, actions) {
   );
 }
 
-function tellWarnings(parent, scan) {
+export function tellWarnings(parent, scan) {
   keepList(
     parent,
     scan.warnings,
@@ -93,50 +92,5 @@ export function showScans(state, actions, mayStop) {
     (scan) => scan.id,
     (scan) => createScan(scan, actions),
     (element, scan) => updateScan(element, scan, mayStop),
-  );
-}
-
-function createEnded(scan, actions) {
-  const part = (tag, name) => make(tag, { class: name });
-  return make(
-    "li",
-    { class: "ended" },
-    part("p", "title"),
-    part("p", "outcome"),
-    part("p", "error"),
-    part("div", "warnings"),
-    make("details", {}, make("summary", {}, "Summary"), part("pre", "summary-text")),
-    make(
-      "p",
-      {},
-      make("button", { type: "button", class: "watch", click: () => actions.watch(scan.id) }, "Show images"),
-    ),
-    createDownloads(scan.id),
-  );
-}
-
-function updateEnded(element, scan, loggedIn) {
-  const find = (name) => element.querySelector(name);
-  setText(find(".title"), `${clock(scan.began)} · ${title(scan)}`);
-  setText(
-    find(".outcome"),
-    `${scan.outcome}: ${scan.lines} lines, ${scan.images} images in ${duration(scan.facts.duration_s)}` +
-      `${scan.images > 0 ? `, of which ${scan.images_kept} are kept here` : ""} · ${scan.peer}`,
-  );
-  setText(find(".error"), scan.error ? `${scan.error.code}: ${scan.error.text}` : "");
-  tellWarnings(find(".warnings"), scan);
-  setText(find(".summary-text"), scan.summary);
-  find(".watch").hidden = scan.images_kept === 0;
-  find(".downloads").hidden = scan.images_kept === 0 || !loggedIn;
-}
-
-export function showEnded(state, actions, loggedIn) {
-  byId("no-ended").hidden = state.ended.length > 0;
-  keepList(
-    byId("ended"),
-    state.ended,
-    (scan) => scan.id,
-    (scan) => createEnded(scan, actions),
-    (element, scan) => updateEnded(element, scan, loggedIn),
   );
 }

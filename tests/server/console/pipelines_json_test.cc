@@ -74,7 +74,7 @@ TEST(PipelinesPage, ListsWhatTheServerOffers) {
     EXPECT_FALSE(one["description"].get<std::string>().empty()) << one;
   }
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
-  EXPECT_THAT(names, testing::Contains("cartesian_2d"));
+  EXPECT_THAT(names, testing::Contains("cartesian_plain"));
 }
 
 TEST(PipelinesPage, EachPipelineHasItsTextAndAGraphThatFitsTogether) {
@@ -126,7 +126,7 @@ TEST(PipelinesPage, EachShippedPipelineHasItsPictureAndAnotherOfItsNameHasNone) 
     std::ifstream file(source_path("docs/pictures/pipelines/" + name + ".png"), std::ios::binary);
     EXPECT_EQ(picture->body, std::string(std::istreambuf_iterator<char>(file), {})) << name;
   }
-  const OwnCatalogue own(yaml("noise_adjust", "cartesian_2d"));
+  const OwnCatalogue own(yaml("noise_adjust", "cartesian_plain"));
   EXPECT_TRUE(json::parse(pipelines_json(*own))["pipelines"][0]["picture"].is_null());
 }
 
@@ -228,7 +228,7 @@ TEST(PipelinesPage, OnlyThePageOfWhoIsLoggedInMayAsk) {
     const bool open = page == config::AdminOptions::Page::loopback;
     EXPECT_EQ(status(port, ""), open ? 200 : 401);
     EXPECT_EQ(ask(port, "GET /live/pipelines")->status, open ? 200 : 401);
-    EXPECT_EQ(ask(port, "GET /live/pipeline?name=cartesian_2d")->status, open ? 200 : 401);
+    EXPECT_EQ(ask(port, "GET /live/pipeline?name=cartesian_plain")->status, open ? 200 : 401);
     EXPECT_EQ(status(port, bearer), 200);
     const auto login = ask(port, "POST /login", bearer);
     const std::string set = login->headers.at("set-cookie"),
@@ -256,7 +256,7 @@ TEST(PipelinesPage, OddNamesAreTexts) {
   TestServer server;
   const std::uint16_t port = server.admin_port();
   for (const char* name :
-       {"", "..%2f..%2fetc%2fpasswd", "%00", "%", "%4", "%zz", "%ff%fe", "<b>x</b>", "a&name=cartesian_2d"}) {
+       {"", "..%2f..%2fetc%2fpasswd", "%00", "%", "%4", "%zz", "%ff%fe", "<b>x</b>", "a&name=cartesian_plain"}) {
     const auto answer = ask(port, fmt::format("GET /live/pipeline?name={}", name));
     ASSERT_TRUE(answer) << name;
     EXPECT_EQ(answer->status, 404) << name;

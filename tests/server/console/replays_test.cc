@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "protocol/wire/codec.h"
-#include "server/console/replay/capture_stream.h"
+#include "server/capture/capture_stream.h"
 #include "tests/server/capture/capture_support.h"
 
 namespace echotrain::server {

@@ -53,7 +53,7 @@ TEST(AdminActions, StopASessionWhoseClientIsTold) {
   const TokenFile file;
   TestServer server(file.options());
   RawClient client(server.port());
-  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+  client.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame());
   ASSERT_TRUE(client.receive());  // the scan runs
   HttpClient admin(server.admin_port());
   const std::string path = "/sessions/" + std::to_string(only_session(admin)) + "/stop";
@@ -75,7 +75,7 @@ TEST(AdminActions, TakeATokenOfTheAdministrators) {
   const TokenFile file;
   TestServer server(file.options());
   RawClient client(server.port());
-  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+  client.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame());
   ASSERT_TRUE(client.receive());
   HttpClient admin(server.admin_port());
   const std::string path = "/sessions/" + std::to_string(only_session(admin)) + "/stop";

@@ -285,7 +285,7 @@ TEST(AdminPort, SessionsAreListedWhileTheyRun) {
   };
   EXPECT_EQ(sessions(), nlohmann::json::array());
   RawClient first(server.port()), second(server.port());
-  const std::string start = wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame();
+  const std::string start = wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame();
   first.send(start);
   ASSERT_TRUE(eventually([&] {
     const auto all = sessions();
@@ -293,7 +293,7 @@ TEST(AdminPort, SessionsAreListedWhileTheyRun) {
   })) << sessions();
   const auto all = sessions();
   EXPECT_EQ(all[0].at("state"), "scanning");
-  EXPECT_EQ(all[0].at("pipeline"), "cartesian_2d");
+  EXPECT_EQ(all[0].at("pipeline"), "cartesian_plain");
   EXPECT_EQ(all[0].at("backend"), "cpu");
   EXPECT_EQ(all[0].at("readouts"), 8);
   EXPECT_EQ(all[0].at("bytes_in"), start.size());
@@ -345,7 +345,7 @@ TEST(AdminPort, IsNotReadyAndStillThereWhileDraining) {
   options.shutdown_timeout_s = 60;
   TestServer server(options);
   RawClient client(server.port());
-  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+  client.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame());
   ASSERT_TRUE(client.receive());  // the image, so the session scans
   HttpClient admin(server.admin_port());
   EXPECT_EQ(admin.get("/readyz")->status, 200);

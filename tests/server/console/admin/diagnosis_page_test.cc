@@ -23,7 +23,7 @@ TEST(WhyPage, TellsOfAScanThatRunsAndAfterIt) {
   RawClient scanner(server.port());
   std::string lines;
   for (int line = 0; line < 8; ++line) lines += wire::acquisition(line);
-  scanner.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + lines);
+  scanner.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + lines);
   json told;
   for (int i = 0; i < 500 && (told.is_null() || told["times"].is_null()); ++i) {
     std::this_thread::sleep_for(10ms);
@@ -31,7 +31,7 @@ TEST(WhyPage, TellsOfAScanThatRunsAndAfterIt) {
     if (answer->status == 200) told = json::parse(answer->body);
   }
   ASSERT_FALSE(told["times"].is_null()) << told;
-  EXPECT_EQ(told["pipeline"], "cartesian_2d");
+  EXPECT_EQ(told["pipeline"], "cartesian_plain");
   EXPECT_EQ(told["trajectory_name"], "cartesian");
   EXPECT_EQ(told["times"]["frames"], 1);
   EXPECT_EQ(told["times"]["images"], 1);

@@ -82,12 +82,13 @@ TEST(LivePages, ServesItsFilesUnderAStrictPolicy) {
 TEST(LivePages, TellsOfAScanWhileItRuns) {
   TestServer server;
   RawClient scanner(server.port());
-  scanner.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::acquisition(0) + wire::acquisition(3));
+  scanner.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::acquisition(0) +
+               wire::acquisition(3));
   const json state = wait_for(server.admin_port(),
                               [](const json& now) { return !now["scans"].empty() && now["scans"][0]["lines"] == 2; });
   const json& scan = state["scans"][0];
   EXPECT_EQ(scan["state"], "scanning");
-  EXPECT_EQ(scan["pipeline"], "cartesian_2d");
+  EXPECT_EQ(scan["pipeline"], "cartesian_plain");
   EXPECT_EQ(scan["lines_announced"], 80);  // 8 lines, 10 repetitions
   EXPECT_EQ(scan["kspace"]["cells"], "20020000");
   EXPECT_EQ(scan["images"], 0);
@@ -137,7 +138,7 @@ TEST(LivePages, TellsWhyAScanWasRefused) {
   { RawClient probe(server.port()); }  // says nothing, and is not worth telling
   auto old = wire::readout_head(1);
   old.version = 0;
-  server.exchange(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::acquisition(old) + wire::close());
+  server.exchange(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::acquisition(old) + wire::close());
   const json later = wait_for(server.admin_port(), [](const json& now) { return now["ended"].size() == 2; });
   ASSERT_EQ(later["ended"][0]["warnings"].size(), 1U);
   EXPECT_THAT(later["ended"][0]["warnings"][0].get<std::string>(), HasSubstr("version 0"));
@@ -151,7 +152,7 @@ TEST(LivePages, NamesNoPatientUnlessToldTo) {
     config::ServerOptions options;
     options.admin.show_subject = show;
     TestServer server(options);
-    server.exchange(wire::config("cartesian_2d") + wire::header(xml) + wire::frame() + wire::close());
+    server.exchange(wire::config("cartesian_plain") + wire::header(xml) + wire::frame() + wire::close());
     const json state = wait_for(server.admin_port(), [](const json& now) { return !now["ended"].empty(); });
     EXPECT_EQ(state.dump().find("O'Neill") != std::string::npos, show);
   }
@@ -215,7 +216,7 @@ TEST(LivePages, LoginStopsASessionOnlyFromThePage) {
   EXPECT_EQ(request_page(port, "GET /live/download?scan=1")->status, 401);
   EXPECT_EQ(request_page(port, "GET /live/download?scan=1", cookie)->status, 404);
   const Conversation scan =
-      server.exchange(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close());
+      server.exchange(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame() + wire::close());
   wait_for(port, [](const json& now) { return !now["ended"].empty(); });
   auto file = request_page(port, "GET /live/download?scan=1", cookie);
   for (int i = 0; i < 500 && file->status == 404; ++i) {  // images are copied by a thread of their own
@@ -237,7 +238,7 @@ TEST(LivePages, LoginStopsASessionOnlyFromThePage) {
   EXPECT_TRUE(asks.ended());
 
   RawClient scanner(server.port());
-  scanner.send(wire::config("cartesian_2d") + wire::header(wire::xml()));
+  scanner.send(wire::config("cartesian_plain") + wire::header(wire::xml()));
   wait_for(port, [](const json& now) { return !now["scans"].empty(); });
   EXPECT_EQ(request_page(port, "POST /sessions/2/stop", cookie)->status, 401);  // a forged request has the cookie
   EXPECT_EQ(request_page(port, "POST /sessions/2/stop", cookie + "X-Echotrain-CSRF: " + std::string(64, '0') + "\r\n")
@@ -296,17 +297,17 @@ TEST(LivePages, ReplaysAreForThoseWhoAreLoggedInAndShowTheWord) {
   const auto ask = [&](const std::string& wanted, const std::string& pipeline, const std::string& headers) {
     return *request_page(port, fmt::format("POST /live/replay?capture={}&pipeline={}", wanted, pipeline), headers);
   };
-  EXPECT_EQ(ask(name, "cartesian_2d", "").status, 401);
-  EXPECT_EQ(ask(name, "cartesian_2d", cookie).status, 403);  // a forged request has the cookie
-  EXPECT_EQ(ask(name, "cartesian_2d", cookie + word + "Sec-Fetch-Site: cross-site\r\n").status, 403);
+  EXPECT_EQ(ask(name, "cartesian_plain", "").status, 401);
+  EXPECT_EQ(ask(name, "cartesian_plain", cookie).status, 403);  // a forged request has the cookie
+  EXPECT_EQ(ask(name, "cartesian_plain", cookie + word + "Sec-Fetch-Site: cross-site\r\n").status, 403);
   EXPECT_EQ(request_page(port, "GET /live/replay", bearer)->status, 405);
   EXPECT_THAT(ask(name, "cartesian_2e", bearer).body, HasSubstr("cartesian_2d"));
-  EXPECT_EQ(ask("20260131T120000Z-s17-8c1f03d2.mrd", "cartesian_2d", bearer).status, 404);
+  EXPECT_EQ(ask("20260131T120000Z-s17-8c1f03d2.mrd", "cartesian_plain", bearer).status, 404);
   EXPECT_EQ(state_of(port)["ended"].size(), 1U);
   for (const std::string& headers : {cookie + word, bearer}) {
     HttpResponse answer;  // the file may not be closed yet, and the replay before may not have said its last word
     EXPECT_TRUE(eventually([&] {
-      answer = ask(name, "cartesian_2d", headers);
+      answer = ask(name, "cartesian_plain", headers);
       return answer.status != 503 && answer.status != 409;
     }));
     ASSERT_EQ(answer.status, 202) << answer.body;
