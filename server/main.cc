@@ -1,30 +1,41 @@
 // echotrain-server's command line: options, checks, and the run of the server.
 #include <fmt/format.h>
+#include <openssl/sha.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "config/branch_spec.h"
 #include "config/command_line.h"
+#include "config/mistakes.h"
 #include "config/server_options.h"
 #include "gadgets/api/registry.h"
 #include "gadgets/engine/gadget_reference.h"
 #include "gadgets/engine/host/exposed_parameters.h"
 #include "gadgets/engine/pipeline.h"
+#include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/shared/program/resources_from_options.h"
+#include "gadgets/shared/program/step_sandbox.h"
 #include "gadgets/shared/program/step_settings.h"
 #include "server/base/log.h"
 #include "server/base/machine_memory.h"
+#include "server/commit_built.h"
 #include "server/health/canary.h"
 #include "server/health/device_check.h"
 #include "server/scan/queries.h"
@@ -58,6 +69,7 @@ struct Request {
   std::optional<std::string> explain;        // a gadget; empty: everything
   std::vector<std::string> plugins;          // what was loaded
   std::vector<std::string> openrecon_label;  // pipelines
+  std::vector<std::string> command_line;     // as it was given
   bool list = false, list_pipelines = false, list_gadgets = false, markdown = false, print_options = false,
        stdio = false;
 };
@@ -103,9 +115,22 @@ int print(const std::string& text) {
 }
 
 int check(const std::string& file, const Registry& registry) {
-  const auto plan = PipelinePlan::check(config::read_pipeline_file(file), registry);
+  config::Mistakes mistakes;
+  std::shared_ptr<const PipelinePlan> plan;
+  std::vector<ExposedParameter> exposed;
+  config::Mistakes::attempt([&] {
+    const config::PipelineSpec spec = config::read_pipeline_file(file);
+    if (spec.gadgets.empty()) return;  // said
+    plan = PipelinePlan::check(spec, registry);
+    if (!config::Mistakes::found()) exposed = exposed_of(spec, registry);
+  });
+  if (const auto all = mistakes.all(); !all.empty()) {
+    for (const config::ConfigError& each : all) fmt::print(stderr, "{}\n", each.what());
+    if (all.size() > 1) fmt::print(stderr, "{} mistakes\n", all.size());
+    return kFailed;
+  }
   fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
-  for (const ExposedParameter& each : exposed_of(plan->spec(), registry))
+  for (const ExposedParameter& each : exposed)
     fmt::print("exposes {} ({}): {}, default {}\n", each.spec.id, each.info.name, each.info.allowed(),
                each.info.fallback.empty() ? "none" : each.info.fallback);
   return EXIT_SUCCESS;
@@ -136,7 +161,9 @@ int explain(const std::string& name, const config::ServerOptions& options, const
   if (registry.find(name) == nullptr) {
     const config::PipelineLibrary library = load_library(options);
     if (const config::PipelineSpec* spec = library.find(name)) return print(explain_pipeline(*spec, registry));
-    const std::string near = config::nearest(name, names);
+    std::vector<std::string> known = library.names();
+    known.insert(known.end(), names.begin(), names.end());
+    const std::string near = config::nearest(name, known);
     fmt::print(stderr, "no gadget or pipeline is called '{}'{} --list shows all; a pipeline's file ends in .yaml\n",
                name, near.empty() ? "." : fmt::format("; did you mean '{}'?", near));
     return kFailed;
@@ -180,14 +207,58 @@ std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions&
   return resources;
 }
 
+/// Returns 16 hexadecimal digits that are the same for the same options file, variables and command line.
+std::string options_digest(const Request& request) {
+  std::string all;
+  if (!request.options_file.empty()) {
+    std::ifstream file(request.options_file, std::ios::binary);
+    all.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  for (const config::OptionInfo& each : config::server_option_table().info())
+    if (const char* value = each.variable.empty() ? nullptr : std::getenv(each.variable.c_str()))
+      all += fmt::format("\n{}={}", each.variable, value);
+  all += fmt::format("\n{}", fmt::join(request.command_line, "\n"));
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(all.data()), all.size(), digest.data());
+  return fmt::format("{:02x}", fmt::join(std::span(digest).first<8>(), ""));
+}
+
+/// Tells the log what begins here: the program, its options, the machine.
+void log_start(const config::ServerOptions& options, const Request& request, numerics::Resources& resources) {
+  const std::string gpus = options.backend == config::BackendChoice::cpu
+                               ? "not asked for"
+                               : numerics::describe(numerics::Backend::cuda, resources);
+  const nlohmann::ordered_json facts{{"version", server::version()},
+                                     {"commit", ECHOTRAIN_COMMIT},
+                                     {"options", options_digest(request)},
+                                     {"memory_mib", resources.options().memory_budget >> 20},
+                                     {"threads", resources.threads().size()},
+                                     {"cpu", numerics::describe(numerics::Backend::cpu, resources)},
+                                     {"gpus", gpus}};
+  const server::LogEvent event{"start", facts};
+  server::write_log(server::LogLevel::info,
+                    fmt::format("start: echotrain-server {} ({}), options {}, {} MiB, {}, GPUs: {}", server::version(),
+                                ECHOTRAIN_COMMIT, facts["options"].get<std::string>(),
+                                resources.options().memory_budget >> 20, facts["cpu"].get<std::string>(), gpus),
+                    std::nullopt, &event);
+}
+
+void announce(const char* what, const std::string& address) {
+  const nlohmann::ordered_json facts{{"on", what}, {"address", address}};
+  server::announce(fmt::format("{} on {}", what, address), {"listening", facts});
+}
+
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
+  const auto began = server::Clock::now();
   config::PipelineLibrary library = load_library(options);
-  server::set_up_log(options.log_level,
-                     options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
   if (const std::string text = leave_out_what_is_not_built(library, registry); !text.empty())
     server::write_log(server::LogLevel::info, text);
+  if (!options.steps.python_modules.empty()) hide_this_process();
+  if (const SandboxLine line = sandbox_line(step_settings(options.steps)); !line.text.empty())
+    server::write_log(line.is_warning ? server::LogLevel::warning : server::LogLevel::info, line.text);
   for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);
   const std::shared_ptr<numerics::Resources> resources = make_resources(options);
+  if (!request.stdio) resources->get<StepSettings>().warm = options.python_warm;
   if (request.stdio) {
     const server::Environment environment = server::make_environment(options, std::move(library), registry, resources);
     const bool complete = server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO);
@@ -197,17 +268,24 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
     std::fflush(nullptr);
     std::_Exit(broken ? server::Server::kBrokenStatus : complete ? EXIT_SUCCESS : kFailed);  // as below
   }
+  log_start(options, request, *resources);
   // The server is never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that
   // comes when all is done must not turn a clean stop into a death by signal.
   static auto* const server = new server::Server(options, std::move(library), registry, resources);
   server->handle_signals();
   server->use_canary({"/proc/self/exe", std::string(server::Canary::kFlag)});
-  if (!options.tls.only) fmt::print("listening on {}\n", server->address());
-  if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
-  if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
-  if (!server->agent_address().empty()) fmt::print("agent-check on {}\n", server->agent_address());
-  std::fflush(stdout);
-  const int code = server->run() == server::Server::End::broken ? server::Server::kBrokenStatus : EXIT_SUCCESS;
+  if (!options.tls.only) announce("listening", server->address());
+  if (!server->tls_address().empty()) announce("listening with TLS", server->tls_address());
+  if (!server->admin_address().empty()) announce("admin", server->admin_address());
+  if (!server->agent_address().empty()) announce("agent-check", server->agent_address());
+  const bool broken = server->run() == server::Server::End::broken;
+  const int code = broken ? server::Server::kBrokenStatus : EXIT_SUCCESS;
+  const double uptime_s = std::chrono::duration<double>(server::Clock::now() - began).count();
+  const nlohmann::ordered_json facts{{"reason", broken ? "broken" : "asked"}, {"status", code}, {"uptime_s", uptime_s}};
+  const server::LogEvent event{"stop", facts};
+  server::write_log(broken ? server::LogLevel::error : server::LogLevel::info,
+                    fmt::format("stop: {} after {:.1f} s", broken ? "broken" : "asked to", uptime_s), std::nullopt,
+                    &event);
   // Nothing is left to do: captures and images for peers are on the disk. Destructors would only take time, and might
   // destroy what is in use by a thread that computes for a session that was cut off.
   std::fflush(nullptr);
@@ -261,11 +339,26 @@ int answer(Request request, const config::ServerOptions& options) {
   if (request.explain) return explain_all(load_library(options), registry);
   if (request.list) return list_all(load_library(options), registry);
   if (request.list_pipelines) return print(pipelines_of_build(load_library(options), registry));
+  return serve(options, request, registry);
+}
+
+/// Answers, and tells what keeps it from that as the log has its lines.
+int answer_or_tell(Request request, const config::ServerOptions& options) {
+  const bool json = options.log_format == "json";
+  server::set_up_log(options.log_level, json ? server::LogFormat::json : server::LogFormat::text);
+  const auto tell = [json](const std::exception& error, int status) {
+    if (json)
+      server::write_log(server::LogLevel::error, error.what());
+    else
+      fmt::print(stderr, "{}\n", error.what());
+    return status;
+  };
   try {
-    return serve(options, request, registry);
+    return answer(std::move(request), options);
   } catch (const std::invalid_argument& error) {  // an option that does not fit the rest
-    fmt::print(stderr, "{}\n", error.what());
-    return kUsage;
+    return tell(error, kUsage);
+  } catch (const std::exception& error) {
+    return tell(error, kFailed);
   }
 }
 
@@ -285,7 +378,8 @@ int run(int argc, char** argv) {
       fmt::print(stderr, "{}\n", error.what());
       return kUsage;
     }
-    return answer(std::move(request), options);
+    request.command_line.assign(argv + 1, argv + argc);
+    return answer_or_tell(std::move(request), options);
   });
   return program.run(argc, argv, std::cout, std::cerr);
 }

@@ -12,6 +12,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/priority.h"
+#include "server/detached/detached_store.h"
 #include "server/session/optional_parts.h"
 
 namespace echotrain::server {
@@ -44,6 +45,10 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
       systemd_service_(control_, environment_),
       listener_(context_, environment_, [this] { emptied(); }) {
   open_admin_port();
+  if (environment_.detached)
+    environment_.detached->serve(
+        [this](int socket, const SessionOrigin& origin) { return listener_.add_detached(socket, origin); },
+        [this] { return environment_.memory_admission->waiting() > 0 || environment_.compute->waiting() > 0; });
   environment_.readiness->on_broken([this] {
     write_log(LogLevel::error, environment_.readiness->reason() +
                                    "; no longer ready: running scans may finish, then this process ends with an error");
@@ -54,6 +59,7 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
 }
 
 Server::~Server() {
+  if (environment_.detached) environment_.detached->finish();  // its threads add sessions to the listener
   environment_.end_texts();
   environment_.canary->stop();
   environment_.stuck->wait();  // while there is a context, of which their sessions' wakers know
@@ -170,6 +176,7 @@ Server::End Server::run() {
   for (int i = io_threads(environment_.options); i > 1; --i) helpers.emplace_back(serve);
   serve();
   helpers.clear();
+  if (environment_.detached) environment_.detached->finish();
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server
   // Images that wait for peers are on the disk then.
   if (environment_.sinks) environment_.sinks->finish(over_);
@@ -262,6 +269,7 @@ void Server::close_down() {
   });
   if (warm_up_) warm_up_->stop();
   warming_.cancel();
+  if (environment_.detached) environment_.detached->stop();
   listener_.stop();
 }
 

@@ -200,7 +200,7 @@ TEST_P(Allocations, DoNotGrowWithTheReadouts) {
     EXPECT_LE(few, 40.0 * static_cast<double>(batches) + 120);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Pipelines, Allocations, ::testing::Values("passthrough", "cartesian_2d", "radial_2d"),
+INSTANTIATE_TEST_SUITE_P(Pipelines, Allocations, ::testing::Values("passthrough", "cartesian_plain", "radial_2d"),
                          [](const auto& param) { return std::string(param.param); });
 
 }  // namespace

@@ -14,6 +14,8 @@ namespace echotrain::server {
 
 namespace {
 
+constexpr const char* kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v)";
+
 std::atomic<LogFormat> log_format = LogFormat::text;
 
 spdlog::level::level_enum spd_level(LogLevel level) {
@@ -38,12 +40,20 @@ std::string rest_of_object(std::string_view line, std::optional<std::uint64_t> s
 
 void set_up_log(const std::string& level, LogFormat format) {
   auto logger = std::make_shared<spdlog::logger>("echotrain", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern(format == LogFormat::json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v)"
-                                                : "%Y-%m-%d %H:%M:%S.%e %l %v");
+  logger->set_pattern(format == LogFormat::json ? kJsonPattern : "%Y-%m-%d %H:%M:%S.%e %l %v");
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::trace);
   log_format = format;
   spdlog::set_default_logger(std::move(logger));
+}
+
+void announce(std::string_view line, const LogEvent& event) {
+  const bool json = log_format == LogFormat::json;
+  spdlog::logger printer("stdout", std::make_shared<spdlog::sinks::stdout_sink_mt>());
+  printer.set_pattern(json ? kJsonPattern : "%v");
+  const std::string text = json ? rest_of_object(line, std::nullopt, &event) : std::string(line);
+  printer.info(spdlog::string_view_t(text.data(), text.size()));
+  printer.flush();
 }
 
 void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session, const LogEvent* event) {

@@ -34,6 +34,9 @@ struct LogEvent {
   const nlohmann::ordered_json& facts;  ///< an object, flat but for maps of counts
 };
 
+/// Prints a line to stdout, whatever level is logged: as it stands, or as a line of the JSON log.
+void announce(std::string_view line, const LogEvent& event);
+
 /// Writes a line. `line` must have gone through protocol::printable() where it holds text from peers.
 void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session = std::nullopt,
                const LogEvent* event = nullptr);

@@ -10,6 +10,7 @@
 #include "protocol/data/limits.h"
 #include "protocol/data/result.h"
 #include "protocol/data/scanner_device.h"
+#include "protocol/data/trace.h"
 #include "protocol/dicom/study.h"
 
 namespace echotrain::server {
@@ -18,6 +19,7 @@ namespace echotrain::server {
 struct ScanHeader : protocol::Header {
   std::string device{};                 ///< by protocol::device_of()
   protocol::dicom::StudyFacts study{};  ///< for the live page and DICOM
+  std::string trace{};                  ///< the header's trace ID, or a new one
 };
 
 /// Parses and checks a header. Errors are those of protocol::parse_header().
@@ -28,6 +30,7 @@ inline protocol::Result<std::shared_ptr<const ScanHeader>> read_scan_header(std:
   auto header = std::make_shared<ScanHeader>(ScanHeader{*std::move(parsed)});
   header->device = protocol::device_of(header->xml);
   header->study = protocol::dicom::read_study_facts(header->xml);
+  header->trace = header->study.trace.empty() ? protocol::new_trace_id() : header->study.trace;
   return std::shared_ptr<const ScanHeader>(std::move(header));
 }
 

@@ -7,6 +7,7 @@
 
 #include "config/branch_spec.h"
 #include "gadgets/engine/chain/chain_plan.h"
+#include "gadgets/shared/program/step_settings.h"
 
 namespace echotrain::server {
 
@@ -76,13 +77,20 @@ namespace {
 constexpr std::int64_t kSessionMib = 8192;
 constexpr std::int64_t kStepQueuesMib = 32;  // both queues of gadgets/steps/peer.h
 std::uint64_t bytes_of(std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; }
+
+/// The memory of a `python` step beside its process: both areas of arrays, or both queues of messages.
+std::int64_t beside_process_mib(const config::Node& parameters) {
+  const auto given = [&](const char* name) { return parameters.get(name).kind() != config::Node::Kind::null; };
+  if (!given("takes") || parameters.get("takes").as_string() == "messages") return kStepQueuesMib;
+  return 2 * (given("shared_mib") ? parameters.get("shared_mib").as_int() : kSharedMib);
+}
 }  // namespace
 
 std::uint64_t step_memory(const protocol::Header& header, const PipelinePlan& plan,
                           const config::ServerOptions& options) {
   std::int64_t mib = 0;
   for (const config::GadgetSpec& gadget : config::gadgets_in(plan.chain_for(header).spec().gadgets)) {
-    if (gadget.name == "python") mib += options.steps.python_memory_mib + kStepQueuesMib;
+    if (gadget.name == "python") mib += options.steps.python_memory_mib + beside_process_mib(gadget.parameters);
     if (gadget.name == "mrd_server") mib += kStepQueuesMib;
   }
   return bytes_of(mib);

@@ -19,6 +19,8 @@ namespace echotrain::server {
 /// - least squares (fhd) or pcg on top of that: 4 x V x 2^d numbers for the doubled grid of d dimensions;
 /// - weights or maps of coils (grappa, sense, encoding) on top of that: 2 x V x C numbers;
 /// - on a GPU, in the machine's memory: V x C numbers only.
+/// Nothing is counted for local memory of kernels, which the driver keeps once for all sessions of a device (most for
+/// fits of maps: gadgets/numerics/inverse/fit/voxel_fit_cuda.cu).
 /// The result is what is reserved, not a bound: a scan that takes more borrows, while there is some left.
 /// Of a pipeline with two chains, the one for this header counts. Each branch adds what its own chain takes: V x C
 /// numbers where it begins with images, else as above.

@@ -12,6 +12,7 @@ std::string ScanSummary::text() const {
       fmt::format("summary: {} peer={} pipeline={} backend={} readouts={} in={:.1f}MiB images={} out={:.1f}MiB",
                   outcome, peer, pipeline, backend.empty() ? "-" : backend, scan.readouts,
                   static_cast<double>(bytes_in) / kMiB, images, static_cast<double>(bytes_out) / kMiB);
+  if (!client.empty()) out += fmt::format(" client='{}'", client);
   if (scan.waveforms > 0) out += fmt::format(" waveforms={}", scan.waveforms);
   if (scan.images_in > 0) out += fmt::format(" images_in={}", scan.images_in);
   out += " skipped=";
@@ -38,6 +39,7 @@ std::string ScanSummary::text() const {
   if (scan.work.frames_refused > 0) out += fmt::format(" frames_refused={}", scan.work.frames_refused);
   if (scan.work.frames_dropped > 0) out += fmt::format(" frames_dropped={}", scan.work.frames_dropped);
   if (bytes_spilled > 0) out += fmt::format(" spilled={:.1f}MiB", static_cast<double>(bytes_spilled) / kMiB);
+  if (!trace.empty()) out += fmt::format(" trace={}", trace);
   if (!capture.empty()) out += fmt::format(" capture={}", capture);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(scan.peak_bytes) / kMiB);
 }
@@ -45,6 +47,7 @@ std::string ScanSummary::text() const {
 nlohmann::ordered_json ScanSummary::facts() const {
   nlohmann::ordered_json facts{{"outcome", outcome},
                                {"peer", peer},
+                               {"client", client},
                                {"pipeline", pipeline},
                                {"backend", backend},
                                {"readouts", scan.readouts},
@@ -70,6 +73,7 @@ nlohmann::ordered_json ScanSummary::facts() const {
                                {"frames_dropped", scan.work.frames_dropped},
                                {"duration_s", duration_s},
                                {"peak_bytes", scan.peak_bytes}};
+  if (!trace.empty()) facts["trace"] = trace;
   if (!capture.empty()) facts["capture"] = capture;
   facts.update(latency_facts(latencies));
   return facts;

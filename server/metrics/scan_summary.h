@@ -14,9 +14,11 @@ namespace echotrain::server {
 /// The counts and times of one session.
 struct ScanSummary {
   std::string peer;      ///< address:port
+  std::string client;    ///< by its token, certificate or group; empty where only its address is known
   std::string pipeline;  ///< empty when no scan was started
   std::string backend;
   std::string outcome;  ///< "complete", "incomplete", "peer gone", or the code of the fatal error
+  std::string trace;    ///< the scan's trace ID; empty when no scan was started
   std::string capture;  ///< name of the file with the raw data; empty when none is kept
   ScanCounts scan;
   std::uint64_t bytes_in = 0;

@@ -19,7 +19,8 @@ class Certificates {
 
   /// Reads the files again, for connections to come. What fails (std::runtime_error) leaves the old ones in use.
   void reload() {
-    auto fresh = std::make_shared<const TlsContext>(options_.certificate, options_.key, options_.client_ca);
+    auto fresh =
+        std::make_shared<const TlsContext>(options_.certificate, options_.key, options_.client_ca, options_.client_crl);
     const std::scoped_lock lock(mutex_);
     context_ = std::move(fresh);
   }

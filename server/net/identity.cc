@@ -44,6 +44,17 @@ std::vector<std::string> members_of(std::string_view text) {
 
 }  // namespace
 
+std::string Identity::name() const {
+  constexpr std::string_view kDigest = "token#";
+  constexpr std::size_t kDigits = 8;
+  if (text.starts_with(kAddress) || text.starts_with("program:")) return "";
+  if (text.starts_with(kDigest)) return text.substr(0, kDigest.size() + kDigits);
+  std::string out = text;
+  std::ranges::replace_if(
+      out, [](char c) { return c < ' ' || c > '~' || c == '\''; }, '?');
+  return out;
+}
+
 std::optional<ip::address> address_of(const std::string& peer) {
   std::string host = peer.substr(0, peer.rfind(':'));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);

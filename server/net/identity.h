@@ -18,6 +18,8 @@ struct Identity {
   /// The client in whose part of bounded things (fair share) this one counts: the same as `text`, but for an address of
   /// IPv6 its network: all addresses that one machine may take for itself have one part ("address:2001:db8:0:7::/64").
   std::string part;
+  /// Returns the text for logs: empty for an address or a program; of a token's digest the first digits.
+  std::string name() const;
   bool operator==(const Identity&) const = default;
 };
 

@@ -95,8 +95,9 @@ std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authen
 class TlsContext {
  public:
   /// Throws std::runtime_error that names the file and says what is wrong with it: absent, not PEM, a key that does not
-  /// fit the certificate, a certificate that has expired. `client_ca` may be empty.
-  TlsContext(const std::string& certificate, const std::string& key, const std::string& client_ca);
+  /// fit the certificate, a certificate that has expired. `client_ca` and `client_crl` may be empty.
+  TlsContext(const std::string& certificate, const std::string& key, const std::string& client_ca,
+             const std::string& client_crl = "");
   ~TlsContext();
   std::unique_ptr<Transport> make_transport(StreamSocket socket) const;
 

@@ -312,7 +312,8 @@ struct TlsContext::Impl {
   std::unique_ptr<SSL_CTX, Free> context;
 };
 
-TlsContext::TlsContext(const std::string& certificate, const std::string& key, const std::string& client_ca)
+TlsContext::TlsContext(const std::string& certificate, const std::string& key, const std::string& client_ca,
+                       const std::string& client_crl)
     : impl_(std::make_unique<Impl>()) {
   ERR_clear_error();
   impl_->context.reset(SSL_CTX_new(TLS_server_method()));
@@ -337,12 +338,22 @@ TlsContext::TlsContext(const std::string& certificate, const std::string& key, c
     refuse("private key", key, fmt::format("it does not belong to the certificate '{}'", certificate));
   if (X509_cmp_current_time(X509_get0_notAfter(SSL_CTX_get0_certificate(context))) < 0)
     refuse("certificate", certificate, "it has expired");
+  if (client_ca.empty() && !client_crl.empty())
+    throw std::runtime_error("tls.client_crl is for certificates that tls.client_ca asks for, which is missing");
   if (client_ca.empty()) return;
   require_readable("client CA", "tls.client_ca", client_ca);
   if (SSL_CTX_load_verify_locations(context, client_ca.c_str(), nullptr) != 1)
     refuse("client CA", client_ca, "a PEM file of certificates is needed");
   if (STACK_OF(X509_NAME)* names = SSL_load_client_CA_file(client_ca.c_str()))
     SSL_CTX_set_client_CA_list(context, names);
+  if (!client_crl.empty()) {
+    require_readable("revocation list", "tls.client_crl", client_crl);
+    X509_STORE* const store = SSL_CTX_get_cert_store(context);
+    X509_LOOKUP* const lookup = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    if (lookup == nullptr || X509_load_crl_file(lookup, client_crl.c_str(), X509_FILETYPE_PEM) < 1)
+      refuse("revocation list", client_crl, "a PEM file of CRLs is needed ('openssl ca -gencrl')");
+    X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+  }
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
 }
 

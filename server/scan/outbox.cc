@@ -46,6 +46,17 @@ void Outbox::response(const protocol::Response& response, std::shared_ptr<void> 
   add(std::move(out));
 }
 
+void Outbox::relay(protocol::Buffer&& messages, std::uint64_t images) {
+  Outgoing out;
+  out.pixels = protocol::Payload::take(std::move(messages));
+  add(std::move(out), images);
+}
+
+bool Outbox::has_room() const {
+  const std::scoped_lock lock(mutex_);
+  return queued_bytes_ < bound_;
+}
+
 bool Outbox::text(protocol::Level level, std::string_view text) {
   int count;
   {

@@ -58,6 +58,10 @@ class Outbox {
   bool text(protocol::Level level, std::string_view text);
   /// Adds the reason why the session ends; always sent.
   void fatal(const protocol::Error& error);
+  /// Adds whole messages as they are.
+  void relay(protocol::Buffer&& messages, std::uint64_t images);
+  /// True while less than the bound is queued.
+  bool has_room() const;
   /// Adds the last message: CLOSE. Nothing is accepted after it.
   void close();
   /// The peer is gone: drops everything that is here and everything to come. Returns what is to be freed, which takes

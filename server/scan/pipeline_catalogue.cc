@@ -134,13 +134,17 @@ bool PipelineCatalogue::trusts(const Plan& plan, std::optional<config::ClientPip
   return granted.value_or(client_pipelines_) == config::ClientPipelines::all || offers(plan);
 }
 
+std::optional<Error> PipelineCatalogue::refusal_of_own(std::optional<config::ClientPipelines> granted) const {
+  if (granted.value_or(client_pipelines_) != config::ClientPipelines::off) return std::nullopt;
+  return Error{"not-allowed",
+               fmt::format("this server runs its own pipelines only (its option client_pipelines is off); it has: {}",
+                           fmt::join(library_.names(), ", "))};
+}
+
 std::optional<Error> PipelineCatalogue::refusal_of(const Plan& plan,
                                                    std::optional<config::ClientPipelines> granted) const {
   if (trusts(plan, granted)) return std::nullopt;
-  if (granted.value_or(client_pipelines_) == config::ClientPipelines::off)
-    return Error{"not-allowed",
-                 fmt::format("this server runs its own pipelines only (its option client_pipelines is off); it has: {}",
-                             fmt::join(library_.names(), ", "))};
+  if (auto off = refusal_of_own(granted)) return off;
   const config::PipelineSpec& spec = plan->spec();
   std::string what = spec.dicom_peers.empty() ? "" : "key 'dicom'";
   for (const char* gadget : {"python", "mrd_server"})

@@ -64,6 +64,8 @@ class PipelineCatalogue {
   bool trusts(const Plan& plan, std::optional<config::ClientPipelines> granted) const;
   /// Returns why a client may not run this pipeline, where it is its own. `granted` stands in place of the option.
   std::optional<protocol::Error> refusal_of(const Plan& plan, std::optional<config::ClientPipelines> granted) const;
+  /// Returns why a client may run no pipeline of its own, if it may not.
+  std::optional<protocol::Error> refusal_of_own(std::optional<config::ClientPipelines> granted) const;
   /// Returns one line per pipeline: name and description.
   std::string describe() const;
   const config::PipelineLibrary& library() const { return library_; }

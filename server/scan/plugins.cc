@@ -1,6 +1,7 @@
 #include "server/scan/plugins.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 #include <grp.h>
 #include <pwd.h>
@@ -10,10 +11,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "server/base/server_plugin_abi.h"
 
@@ -70,15 +75,64 @@ std::vector<fs::path> shared_objects(const std::string& folder) {
   throw std::runtime_error(fmt::format("plugin {}: {}", file.string(), why));
 }
 
+/// Reads an object, or several, at a place of a file.
+template <class T>
+std::optional<std::vector<T>> read_at(std::ifstream& file, std::uint64_t place, std::uint64_t n = 1) {
+  constexpr std::uint64_t kMost = 1 << 24;  // bytes
+  if (n > kMost / sizeof(T)) return std::nullopt;
+  std::vector<T> out(n);
+  file.clear();
+  file.seekg(static_cast<std::streamoff>(place));
+  if (!file.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(n * sizeof(T)))) return std::nullopt;
+  return out;
+}
+
+/// The text of a plugin's symbol echotrain_plugin_abi, read from the file (elf(5)): to load it would run its
+/// constructors. Empty where it has no such symbol; nothing for what cannot be loaded either.
+std::optional<std::string> abi_of(const fs::path& path) {
+  constexpr std::string_view kSymbol = "echotrain_plugin_abi";
+  std::ifstream file(path, std::ios::binary);
+  const auto head = read_at<Elf64_Ehdr>(file, 0);
+  if (!head || std::memcmp((*head)[0].e_ident, ELFMAG, SELFMAG) != 0 || (*head)[0].e_ident[EI_CLASS] != ELFCLASS64)
+    return std::nullopt;
+  const auto sections = read_at<Elf64_Shdr>(file, (*head)[0].e_shoff, (*head)[0].e_shnum);
+  const auto segments = read_at<Elf64_Phdr>(file, (*head)[0].e_phoff, (*head)[0].e_phnum);
+  if (!sections || !segments) return std::nullopt;
+  for (const Elf64_Shdr& section : *sections) {
+    if (section.sh_type != SHT_DYNSYM || section.sh_link >= sections->size()) continue;
+    const auto symbols = read_at<Elf64_Sym>(file, section.sh_offset, section.sh_size / sizeof(Elf64_Sym));
+    const Elf64_Shdr& strings = (*sections)[section.sh_link];
+    auto names = read_at<char>(file, strings.sh_offset, strings.sh_size);
+    if (!symbols || !names) return std::nullopt;
+    names->push_back('\0');
+    for (const Elf64_Sym& symbol : *symbols) {
+      if (symbol.st_name >= names->size() || names->data() + symbol.st_name != kSymbol) continue;
+      for (const Elf64_Phdr& segment : *segments) {
+        if (segment.p_type != PT_LOAD || symbol.st_value < segment.p_vaddr ||
+            symbol.st_value - segment.p_vaddr >= segment.p_filesz)
+          continue;
+        const auto text = read_at<char>(file, segment.p_offset + (symbol.st_value - segment.p_vaddr), symbol.st_size);
+        if (!text) return std::nullopt;
+        return std::string(text->data(), ::strnlen(text->data(), text->size()));
+      }
+    }
+  }
+  return "";
+}
+
 Registry load(const fs::path& file) {
   refuse_if_others_write(file);
+  const std::optional<std::string> told = abi_of(file);
+  if (told && told->empty()) refuse(file, "it is no plugin: its code has no ECHOTRAIN_PLUGIN");
+  if (told && *told != plugin_abi())
+    refuse(file, fmt::format("it was compiled for {}, and this server has {}; {}", *told, plugin_abi(), kAdvice));
   // Functions are bound below, once it is known that the plugin is meant for this program.
   void* library = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) refuse(file, fmt::format("it cannot be loaded: {}; {}", ::dlerror(), kAdvice));
   const auto* abi = static_cast<const char*>(::dlsym(library, "echotrain_plugin_abi"));
   auto* fill = reinterpret_cast<void (*)(Registry&)>(::dlsym(library, "echotrain_plugin_register"));
   if (abi == nullptr || fill == nullptr) refuse(file, "it is no plugin: its code has no ECHOTRAIN_PLUGIN");
-  if (std::string_view(abi) != plugin_abi())
+  if (std::string_view(abi) != plugin_abi())  // of a file whose symbols could not be read above
     refuse(file, fmt::format("it was compiled for {}, and this server has {}; {}", abi, plugin_abi(), kAdvice));
   if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
     refuse(file, fmt::format("it cannot be loaded: {}; {}", ::dlerror(), kAdvice));

@@ -20,6 +20,7 @@ struct ScanRequest {
   std::string owner{};      ///< the client's identity: only its later scans find what this one leaves
   std::string client{};     ///< the client in whose part of bounded things it counts (Identity::part)
   bool trusted = false;     ///< PipelineCatalogue::trusts() the plan
+  bool drops = true;        ///< `when_behind: drop_oldest` holds; not for data that come faster than they were acquired
   std::shared_ptr<ScanObserver> observer{};  ///< null: it is not observed
 };
 

@@ -328,7 +328,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
 void Worker::push(Pipeline& pipeline, std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
   check_heap();
   if (request_.observer) request_.observer->readouts(readouts);
-  pipeline.push(std::move(readouts), waiting);
+  pipeline.push(std::move(readouts), request_.drops ? std::optional(waiting) : std::nullopt);
 }
 
 // Expands compressed samples, which the session pays for before they are there and as long as they are held. Returns
@@ -417,6 +417,9 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   try {
     warn_when_late(times);
     note_parameters(image.attributes, request_.set_by_host);
+    if (!request_.header->study.trace.empty() &&  // else equal scans have equal images
+        image.attributes.find("<name>echotrain_trace</name>") == std::string::npos)
+      protocol::add_meta(image.attributes, "echotrain_trace", request_.header->trace);
     if (const std::string trouble = dicom_ ? dicom_->add(image) : ""; !trouble.empty() && !warned_dicom_.exchange(true))
       say(Level::warning, trouble);
     if (request_.observer) request_.observer->image(image);
@@ -431,6 +434,7 @@ void Worker::report(ScanSummary& summary) const {
   summary.pipeline = request_.plan->spec().name;
   summary.backend = numerics::to_string(place_.backend);
   summary.scan = counts_;
+  summary.trace = request_.header->trace;
 }
 
 }  // namespace echotrain::server

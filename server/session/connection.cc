@@ -123,10 +123,14 @@ void Connection::fail_internally(const std::exception& error) {
 }
 
 void Connection::log_fatal(const protocol::Error& error) const {
-  if (!may_quote_client(error.code))
-    log.warn("fatal {}: {}", error.code, protocol::printable(error.message));
+  const std::string line = may_quote_client(error.code)
+                               ? fmt::format("fatal {}", error.code)
+                               : fmt::format("fatal {}: {}", error.code, protocol::printable(error.message));
+  const bool no_scan = error.code == "unknown-message" || error.code == "out-of-order" || error.code == "timeout";
+  if (admitted || !no_scan)  // else somebody connected who need not have had one
+    log.error("{}", line);
   else
-    log.warn("fatal {}", error.code);
+    log.warn("{}", line);
   if (may_quote_client(error.code) && admitted) log.debug("{}: {}", error.code, protocol::printable(error.message));
 }
 

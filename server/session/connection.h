@@ -11,12 +11,15 @@
 #include "protocol/data/result.h"
 #include "server/base/log.h"
 #include "server/base/signal.h"
+#include "server/detached/origin.h"
 #include "server/metrics/session_status.h"
 #include "server/net/transport.h"
 #include "server/scan/outbox.h"
 #include "server/session/environment.h"
 
 namespace echotrain::server {
+
+class DetachedFront;
 
 /// The reasons for which a session ends. The session takes no more data once any of the first four is set.
 struct Ending {
@@ -85,10 +88,13 @@ class Connection {
   const std::shared_ptr<ScanObserver> observer;  ///< null: it is not observed
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
-  bool captured = true;   ///< where the server captures anything
-  std::string replayed;   ///< the capture that its bytes come from; empty: they are its peer's
-  bool admitted = false;  ///< it has a session's slot
-  bool opened = false;    ///< the handshake is done: bytes may be exchanged
+  bool captured = true;                  ///< where the server captures anything
+  std::string replayed;                  ///< the capture that its bytes come from; empty: they are its peer's
+  std::optional<SessionOrigin> origin;   ///< of a session that serves a detached scan; nothing: a client's own
+  std::shared_ptr<DetachedFront> front;  ///< of a client whose scan is detached; null: it is not
+  bool said_all = false;                 ///< with a front: no more is waited for, and the client has to read
+  bool admitted = false;                 ///< it has a session's slot
+  bool opened = false;                   ///< the handshake is done: bytes may be exchanged
   /// Asks for a session's slot; an error when there is none. Until then the connection has one of max_connecting.
   std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; };
   Ending end;

@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <csignal>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "gadgets/numerics/core/cuda/completion_poller.h"
 #include "gadgets/shared/store/noise_store.h"
 #include "server/base/log.h"
+#include "server/detached/detached_store.h"
 #include "server/session/optional_parts.h"
 
 namespace echotrain::server {
@@ -58,6 +60,14 @@ std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& option
   std::signal(SIGXFSZ, SIG_IGN);  // the file size limit is an error of write(), not the end of the process
   const auto queues = std::make_shared<QueueMemory>(std::make_shared<numerics::MemoryAccount>(memory));
   return std::make_shared<CaptureStore>(options, queues, std::move(disk));
+}
+
+std::shared_ptr<DetachedStore> make_detached(const config::ServerOptions& options,
+                                             const std::shared_ptr<numerics::MemoryBudget>& memory, Disk disk) {
+  if (options.detached.directory.empty()) return nullptr;
+  std::signal(SIGXFSZ, SIG_IGN);
+  const auto queues = std::make_shared<QueueMemory>(std::make_shared<numerics::MemoryAccount>(memory));
+  return std::make_shared<DetachedStore>(options.detached, queues, protocol::kServerLimits, std::move(disk));
 }
 
 void tell_of_former_noise(numerics::Resources& resources) {
@@ -133,7 +143,8 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
       options.latency ? std::make_shared<BusyPolling>(numerics::usable_cores()) : nullptr,
       make_certificates(options.tls),
       options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
-      make_captures(options.capture, memory, std::move(disk)),
+      make_captures(options.capture, memory, disk),
+      make_detached(options, memory, disk),
       /*dicom=*/nullptr,
       /*sinks=*/nullptr,
       options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
@@ -142,6 +153,8 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
       /*onlookers=*/nullptr,
       AllowList(options.per_address_exempt, "per_address_exempt"),
       std::make_shared<const Identities>(options.share)};
+  constexpr int kDetachedWork = 4;
+  if (environment.detached) environment.detached_work = std::make_shared<FairQueue>(kDetachedWork);
   environment.stuck = std::make_shared<StuckScans>(environment.compute, environment.readiness);
   const OptionalParts& parts = OptionalParts::built();
   if (parts.dicom != nullptr) parts.dicom(environment);

@@ -33,6 +33,7 @@
 
 namespace echotrain::server {
 
+class DetachedStore;
 class DicomOutput;
 class LiveScanRegistry;
 
@@ -54,6 +55,7 @@ struct Environment {
   std::shared_ptr<Certificates> certificates;    ///< null: no TLS
   std::shared_ptr<Tokens> tokens;                ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;        ///< null: nothing is captured
+  std::shared_ptr<DetachedStore> detached;       ///< null: no scan outlives its connection
   std::shared_ptr<DicomOutput> dicom;            ///< null: no DICOM peers
   std::shared_ptr<ImageSinks> sinks;             ///< the same
   std::shared_ptr<Tokens> admin_tokens;          ///< null: the admin port changes nothing
@@ -74,9 +76,12 @@ struct Environment {
   /// handshakes too).
   std::shared_ptr<FairQueue> long_texts = std::make_shared<FairQueue>(text_threads());
   std::shared_ptr<FairQueue> short_texts = std::make_shared<FairQueue>(2);
+  /// Threads that look at the disk for detached scans: should it hang, nothing else waits for it. Null as `detached`.
+  std::shared_ptr<FairQueue> detached_work = {};
   /// Ends those threads. It is called before the contexts of the sessions that have asked end.
   void end_texts() const {
-    for (const auto& each : {long_texts, short_texts}) each->end();
+    for (const auto& each : {long_texts, short_texts, detached_work})
+      if (each) each->end();
   }
 };
 

@@ -327,6 +327,24 @@ protocol::Result<std::uint64_t> Listener::add_own(int socket, const std::string&
   return id;
 }
 
+protocol::Result<std::uint64_t> Listener::add_detached(int socket, const SessionOrigin& origin) {
+  const asio::any_io_executor strand = asio::make_strand(context_);
+  asio::local::stream_protocol::socket own(strand, asio::local::stream_protocol(), socket);
+  std::uint64_t id = 0;
+  std::shared_ptr<Session> session;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (stopping_) return protocol::Error{"shutdown", "the server is shutting down"};
+    id = ++last_id_;
+    session = std::make_shared<Session>(make_plain_transport(std::move(own), /*authenticated=*/true), strand,
+                                        origin.peer, id, environment_, [this, id] { remove(id, false); });
+    session->is_of(origin);
+    sessions_[id] = session;
+  }
+  start(session, id, std::nullopt);
+  return id;
+}
+
 std::optional<protocol::Error> Listener::refusal_of(const tcp::endpoint& peer, bool tls) const {
   if (stopping_) return protocol::Error{"shutdown", "the server is shutting down; send the measurement again later"};
   if (tls || allow_.contains(peer.address())) return std::nullopt;

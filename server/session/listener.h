@@ -46,6 +46,9 @@ class Listener {
   /// Returns its number.
   protocol::Result<std::uint64_t> add_own(int socket, const std::string& peer, const std::string& capture);
 
+  /// Does the same for a detached scan, beside the sessions of clients.
+  protocol::Result<std::uint64_t> add_detached(int socket, const SessionOrigin& origin);
+
   std::optional<tcp::endpoint> plain_endpoint() const { return endpoint_of(false); }
   std::optional<tcp::endpoint> tls_endpoint() const { return endpoint_of(true); }
 

@@ -13,7 +13,10 @@
 #include "protocol/data/text.h"
 #include "protocol/wire/codec.h"
 #include "protocol/wire/slab_pool.h"
+#include "server/capture/capture_files.h"
+#include "server/detached/detached_store.h"
 #include "server/memory/memory_estimate.h"
+#include "server/session/detached_front.h"
 
 namespace echotrain::server {
 
@@ -29,7 +32,8 @@ constexpr std::size_t kReadAtOnce = 16 << 10, kShort = 128 << 10;
 constexpr std::size_t kCostOfConfig = 4;        // a byte of YAML
 constexpr std::size_t kBehind = 1 << 20;        // that a scan has not done; it is then the slower one of the two
 constexpr std::chrono::seconds kForAnother{2};  // answer that has not been read
-constexpr std::size_t kUnread = 64 << 10;       // of answers, beyond which a question waits
+constexpr std::chrono::seconds kLongestWaitForScan{10};
+constexpr std::size_t kUnread = 64 << 10;  // of answers, beyond which a question waits
 // Before its scan has a reservation: a slab, and a short config and header. Such a scan waits for memory in its line.
 constexpr std::uint64_t kBeforeReservation = protocol::SlabPool::kSlabBytes + (256 << 10);
 constexpr std::size_t kCopiesOfHeader = 6;  // received; in the ScanHeader; of the scan and its gadgets
@@ -57,7 +61,7 @@ MessageHandler::MessageHandler(Connection& connection, ProtocolStateMachine& sta
 // A client that has yet to show a token gets room for as much as may come before the token.
 std::span<std::byte> MessageHandler::room() {
   const std::span<std::byte> room = buffer_.prepare();
-  return state_machine_.needs_token() ? room.first(std::min(room.size(), kTokenBytes)) : room;
+  return state_machine_.needs_token() && !connection_.front ? room.first(std::min(room.size(), kTokenBytes)) : room;
 }
 
 protocol::Payload MessageHandler::commit(std::size_t n) {
@@ -74,6 +78,7 @@ void MessageHandler::drop_partial_message() {
 }
 
 asio::awaitable<void> MessageHandler::consume() {
+  if (connection_.front) co_return co_await consume_detached();
   const Clock::time_point now = Clock::now();
   bool whole = false, data = false;
   std::vector<protocol::Acquisition> batch;
@@ -88,7 +93,7 @@ asio::awaitable<void> MessageHandler::consume() {
   std::size_t handled = 0, looked = 0;
   // The numbers are still in this processor's caches: reading them costs less here than on the scan's thread.
   const bool checks = scan_.queued_bytes() > kBehind;
-  while (!connection_.ending() && !waiting_scan_) {
+  while (!connection_.ending() && !waiting_scan_ && !connection_.front) {
     const bool look = handled - looked >= kReadoutsPerLook;
     if (look) looked = handled;
     // A slab may hold thousands of small messages, and what this thread has to do for others waits behind them.
@@ -143,6 +148,40 @@ asio::awaitable<void> MessageHandler::consume() {
   batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
   tell_watchdog(whole, data);
   permit_.reset();
+  if (connection_.front) co_return co_await consume_detached();
+  check_memory();
+}
+
+// What comes after the header of a detached scan is for its journal, but for queries.
+asio::awaitable<void> MessageHandler::consume_detached() {
+  const protocol::Limits& limits = connection_.environment.limits;
+  DetachedFront& front = *connection_.front;
+  std::vector<protocol::Acquisition> none;
+  bool whole = false, data = false;
+  buffer_.bound(limits);
+  while (!connection_.ending()) {
+    const auto next = buffer_.next_raw();
+    if (!next) connection_.fail(next.error());
+    if (!next || !*next) break;
+    const protocol::MessageBuffer::Raw& raw = **next;
+    const auto id = static_cast<protocol::MessageId>(raw.id);
+    whole = true;
+    if (id == protocol::MessageId::query) {
+      front.flush();
+      auto query = protocol::decode(raw.bytes.bytes, raw.bytes.owner, limits);
+      if (query)
+        co_await act_on(*std::move(query), none);
+      else
+        connection_.fail(query.error());
+      continue;
+    }
+    data = data || id == protocol::MessageId::acquisition || id == protocol::MessageId::image;
+    if (front.take(raw)) continue;
+    connection_.fail(
+        {"out-of-order", fmt::format("{} came where it has no place in a detached scan", protocol::id_text(raw.id))});
+  }
+  front.flush();
+  tell_watchdog(whole, data);
   check_memory();
 }
 
@@ -174,10 +213,13 @@ bool MessageHandler::shows_no_token() {
 
 // Waits until `work` has been done on another thread, by turns with what other addresses send; what takes a few ms is
 // `quick`. False: the session ends, and it may not have been done.
-asio::awaitable<bool> MessageHandler::offload(std::function<void()> work, bool quick, bool answers) {
-  permit_.reset();
+asio::awaitable<bool> MessageHandler::offload(std::function<void()> work, bool quick) {
   const Environment& environment = connection_.environment;
-  FairQueue& queue = quick ? *environment.short_texts : *environment.long_texts;
+  co_return co_await offload(quick ? *environment.short_texts : *environment.long_texts, std::move(work));
+}
+
+asio::awaitable<bool> MessageHandler::offload(FairQueue& queue, std::function<void()> work, bool answers) {
+  permit_.reset();
   // A scan's data may be in the spill: the end of what the socket brings is not their end.
   const bool has_data = state_machine_.state() == ProtocolStateMachine::State::data;
   const bool may_end = !has_data && !answers;  // who has asked may have said all, and reads the answer
@@ -208,6 +250,7 @@ void MessageHandler::tell_watchdog(bool whole_message, bool data) {
 }
 
 Watchdog::Awaited MessageHandler::awaited() const {
+  if (connection_.front) return Watchdog::Awaited::data;
   switch (state_machine_.state()) {
     case ProtocolStateMachine::State::config:
       return Watchdog::Awaited::config;
@@ -280,6 +323,11 @@ asio::awaitable<std::optional<SessionAction>> MessageHandler::step_of(const prot
   }
   if (const auto* query = std::get_if<protocol::Query>(&message)) {
     // A long answer is made when all answers before it have been sent: a connection has one at a time.
+    if (auto asked = read_detached_query(query->name)) {
+      co_await wait_until_read(kUnread);
+      if (connection_.ending()) co_return std::nullopt;
+      co_return co_await answer_detached(query->correlation_id, *std::move(asked));
+    }
     const bool may_be_long = ProtocolStateMachine::asks_of_scans(*query);
     co_await wait_until_read(may_be_long ? 0 : kUnread);
     if (connection_.ending()) co_return std::nullopt;
@@ -330,7 +378,9 @@ asio::awaitable<std::optional<SessionAction>> MessageHandler::answer_long(const 
       response.text = "refused: the server has no memory for this answer now; ask again later";
     }
   };
-  if (!co_await offload(work, !ProtocolStateMachine::is_long(query), true)) co_return std::nullopt;
+  FairQueue& queue = *(ProtocolStateMachine::is_long(query) ? connection_.environment.long_texts
+                                                            : connection_.environment.short_texts);
+  if (!co_await offload(queue, work, true)) co_return std::nullopt;
   connection_.outbox->response(response, std::move(permit));
   co_return SessionAction();
 }
@@ -341,6 +391,7 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
       text != nullptr && known && ++peer_texts_ <= kMostPeerTexts)
     connection_.log.debug("the client says: {}", may_be_secret(text->text) ? "(a text that may have a token in it)"
                                                                            : protocol::printable(text->text, 1024));
+  note_for_journal(message);
   const bool decides = state_machine_.state() == ProtocolStateMachine::State::data;
   flush(batch);  // what came before this message goes before it
   std::optional<SessionAction> taken = co_await step_of(message);
@@ -383,13 +434,148 @@ void MessageHandler::tell(const SessionAction& step) {
   connection_.outbox->text(protocol::Level::warning, step.warning);
 }
 
+// A scan that is detached begins with the messages that began it here.
+void MessageHandler::note_for_journal(const protocol::Message& message) {
+  if (!connection_.environment.detached || connection_.origin || connection_.front) return;
+  if (const auto* name = std::get_if<protocol::ConfigFile>(&message)) {
+    config_message_.clear();
+    protocol::encode(*name, config_message_);
+  } else if (const auto* text = std::get_if<protocol::ConfigText>(&message)) {
+    config_message_.clear();
+    protocol::encode(protocol::ConfigText{without_token_value(text->text, token_in(text->text))}, config_message_);
+  } else if (const auto* header = std::get_if<protocol::HeaderText>(&message)) {
+    header_message_.clear();
+    protocol::encode(*header, header_message_);
+  }
+}
+
+// Begins a detached scan where the client asks for one, or the pipeline says so. False: it is an ordinary one.
+asio::awaitable<bool> MessageHandler::detach(const ScanRequest& request) {
+  const std::shared_ptr<DetachedStore>& store = connection_.environment.detached;
+  const std::optional<config::DetachSpec>& spec = request.plan->spec().detach;
+  DetachedStore::NewScan scan;
+  scan.config = std::exchange(config_message_, {});
+  scan.header = std::exchange(header_message_, {});
+  if (!store || connection_.origin || !connection_.replayed.empty() || std::exchange(detach_decided_, true) ||
+      !(detach_asked_ || spec))
+    co_return false;
+  scan.pipeline = request.plan->spec().name;
+  scan.identity = state_machine_.identity();
+  scan.peer = connection_.status->peer;
+  scan.granted = state_machine_.granted();
+  scan.occasion = capture_name(std::chrono::system_clock::now(), connection_.log.id());
+  scan.spec = spec.value_or(config::DetachSpec{});
+  scan.asked = !spec || !connection_.environment.catalogue.offers(request.plan);
+  std::optional<protocol::Result<std::shared_ptr<DetachedScan>>> made;
+  const std::function<void()> work = [&] { made = store->create(std::move(scan)); };
+  if (!co_await offload(*connection_.environment.detached_work, work, true)) co_return false;
+  if (!*made) {
+    connection_.log.warn("not detached: {}", protocol::printable(made->error().message));
+    if (detach_asked_)
+      connection_.outbox->response({*detach_asked_, "refused: " + made->error().message});
+    else
+      connection_.outbox->text(protocol::Level::warning, "this scan is not detached: " + made->error().message);
+    co_return false;
+  }
+  capture_.forget();
+  connection_.log.info("detached as {}", (**made)->id());
+  connection_.front =
+      std::make_shared<DetachedFront>(connection_, **made, DetachedFront::Kind::begins, detach_asked_, 0);
+  connection_.notify();
+  co_return true;
+}
+
+// Waits, not for long, until the server knows the scan that a client asks for: after its start it reads all of them.
+// False: the session ends.
+asio::awaitable<bool> MessageHandler::knows_detached(const std::string& id) {
+  permit_.reset();
+  const std::shared_ptr<DetachedStore>& store = connection_.environment.detached;
+  const Clock::time_point last = Clock::now() + kLongestWaitForScan;
+  std::string why = store->why_unknown(id);
+  for (; !why.empty() && !store->elsewhere() && Clock::now() < last; why = store->why_unknown(id)) {
+    if (connection_.transport->is_reset()) connection_.lose("the connection was reset");
+    if (connection_.ending()) co_return false;
+    co_await connection_.poll_wait();
+  }
+  if (!why.empty()) connection_.fail({"busy", why + "; ask again later"});
+  co_return why.empty();
+}
+
+asio::awaitable<std::optional<SessionAction>> MessageHandler::answer_detached(std::uint64_t correlation_id,
+                                                                              DetachedQuery asked) {
+  using Kind = DetachedQuery::Kind;
+  const std::shared_ptr<DetachedStore>& store = connection_.environment.detached;
+  SessionAction step;
+  std::string& answer = step.response.emplace(protocol::Response{correlation_id, "unknown"}).text;
+  const bool before_header = state_machine_.state() == ProtocolStateMachine::State::config ||
+                             state_machine_.state() == ProtocolStateMachine::State::header;
+  if (!store || connection_.origin || !connection_.replayed.empty()) {
+    answer = "refused: this server keeps no detached scans (option detached.directory)";
+    co_return step;
+  }
+  if (asked.kind == Kind::begin) {
+    if (before_header && !connection_.front) {
+      detach_asked_ = correlation_id;  // answered when the header has come
+      step.response.reset();
+    } else {
+      answer = "refused: a scan has begun on this connection; ask before its header";
+    }
+    co_return step;
+  }
+  const std::optional<Identity> identity = state_machine_.identity_with(asked.token);
+  if (identity && !co_await knows_detached(asked.id)) co_return std::nullopt;
+  if (identity && asked.kind == Kind::list) answer = store->json(&*identity);
+  if (identity && asked.kind == Kind::cancel) {
+    bool cancelled = false;
+    const std::function<void()> work = [&] { cancelled = store->cancel(asked.id, &*identity); };
+    if (!co_await offload(*connection_.environment.detached_work, work, true)) co_return std::nullopt;
+    if (cancelled) answer = "cancelled";
+  }
+  if (asked.kind == Kind::list || asked.kind == Kind::cancel) co_return step;
+  const std::shared_ptr<DetachedScan> scan = identity ? store->find(asked.id, *identity) : nullptr;
+  if (asked.kind == Kind::look) {
+    if (scan) answer = scan->json();
+    co_return step;
+  }
+  if (connection_.front || !before_header) {
+    answer = "refused: this connection carries another scan";
+    co_return step;
+  }
+  const DetachedScan::State state = scan ? scan->look().state : DetachedScan::State::waiting;
+  if (scan && asked.kind == Kind::resume && DetachedScan::is_end(state))
+    answer = fmt::format("ended {}", DetachedScan::to_string(state));
+  else if (scan && asked.kind == Kind::resume && scan->too_late())
+    answer = "ended incomplete";
+  if (!scan || answer != "unknown") {
+    step.closed = true;
+    co_return step;
+  }
+  if (!connection_.admitted)
+    if (std::optional<protocol::Error> refusal = connection_.admit()) {
+      connection_.fail(*std::move(refusal));
+      co_return std::nullopt;
+    }
+  connection_.admitted = true;
+  connection_.log.info("{} the detached scan {}", asked.kind == Kind::resume ? "resumes" : "reads", scan->id());
+  connection_.front = std::make_shared<DetachedFront>(
+      connection_, scan, asked.kind == Kind::resume ? DetachedFront::Kind::resumes : DetachedFront::Kind::reads,
+      correlation_id, asked.images);
+  connection_.notify();
+  co_return std::nullopt;
+}
+
 asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
   permit_.reset();
   tell_watchdog(true, false);  // the wait that may follow is not for the client
+  const bool detached = co_await detach(request);
+  if (detached || connection_.ending()) co_return;
   co_await scan_.prepare(request);
   if (connection_.ending()) co_return;
   capture_.admit();
-  request.occasion = connection_.replayed.empty() ? capture_.name() : connection_.replayed;
+  request.occasion = connection_.origin             ? connection_.origin->occasion
+                     : connection_.replayed.empty() ? capture_.name()
+                                                    : connection_.replayed;
+  request.drops = !connection_.origin || connection_.origin->in_time;
   // While the scan waits, the client's data go to the capture, or wait on the client's side.
   if (!scan_.has_place() && capture_.can_spill()) {
     waiting_scan_ = std::move(request);

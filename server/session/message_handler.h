@@ -14,6 +14,7 @@
 #include "server/base/queue_memory.h"
 #include "server/base/read_limiter.h"
 #include "server/base/signal.h"
+#include "server/detached/detached_queries.h"
 #include "server/session/connection.h"
 #include "server/session/protocol_state_machine.h"
 #include "server/session/scan_runner.h"
@@ -51,10 +52,16 @@ class MessageHandler {
   void count_memory();
 
  private:
+  asio::awaitable<void> consume_detached();
+  asio::awaitable<bool> detach(const ScanRequest& request);
+  asio::awaitable<std::optional<SessionAction>> answer_detached(std::uint64_t correlation_id, DetachedQuery asked);
+  void note_for_journal(const protocol::Message& message);
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
   protocol::Result<std::optional<protocol::Message>> next();
   bool shows_no_token();
-  asio::awaitable<bool> offload(std::function<void()> work, bool quick, bool answers = false);
+  asio::awaitable<bool> offload(std::function<void()> work, bool quick);
+  asio::awaitable<bool> offload(FairQueue& queue, std::function<void()> work, bool answers = false);
+  asio::awaitable<bool> knows_detached(const std::string& id);
   asio::awaitable<std::optional<SessionAction>> step_of(const protocol::Message& message);
   asio::awaitable<void> wait_until_read(std::size_t most);
   asio::awaitable<void> hold_back_until(std::function<bool()> may_go_on, Watchdog::Fault fault);
@@ -81,7 +88,10 @@ class MessageHandler {
   std::size_t batch_readouts_ = 0;  // of the last consume()
   std::uint64_t bytes_ = 0;         // that have come
   int peer_texts_ = 0;
-  std::unique_ptr<ReadLimiter::Permit> permit_;  // while more is handled at once than others should wait for
+  std::optional<std::uint64_t> detach_asked_;  // the query's number
+  bool detach_decided_ = false;
+  protocol::Buffer config_message_, header_message_;  // of a scan that may be detached
+  std::unique_ptr<ReadLimiter::Permit> permit_;       // while more is handled at once than others should wait for
 };
 
 }  // namespace echotrain::server

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "gadgets/engine/gadgetron/gadgetron_config.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::server {
@@ -106,12 +107,15 @@ std::optional<Error> ProtocolStateMachine::config_error() const {
 
 ProtocolStateMachine::Config ProtocolStateMachine::read_config(const PipelineCatalogue& catalogue,
                                                                std::string_view text) {
-  return {catalogue.choose(text), token_in(text)};
+  return {catalogue.choose(text), token_in(text), is_xml(text)};
 }
 
 std::string ProtocolStateMachine::answer(const protocol::Query& query, std::function<void(std::uint64_t)> pay) const {
   // What scans have left is for clients that may make scans.
   if (asks_of_scans(query) && client_.needs_token && !admissible()) return "unknown";
+  // A version tells an attacker what to try.
+  if (tells_of_server(query) && client_.needs_token && !admissible())
+    return query.name == "gadgetron::version" ? "Echotrain (speaks Gadgetron's protocol)" : "unknown";
   if (query.name.starts_with(kMatrix) && !admissible())
     return "refused: name a pipeline, by a config, before this question";
   QueryClient client = asker();
@@ -121,6 +125,11 @@ std::string ProtocolStateMachine::answer(const protocol::Query& query, std::func
 
 bool ProtocolStateMachine::asks_of_scans(const protocol::Query& query) {
   return query.name.starts_with("echotrain::noise") || query.name.starts_with("echotrain::calibration");
+}
+
+bool ProtocolStateMachine::tells_of_server(const protocol::Query& query) {
+  return query.name.starts_with("gadgetron::") || query.name.ends_with("::version") ||
+         query.name == "echotrain::pipelines";
 }
 
 bool ProtocolStateMachine::is_long(const protocol::Query& query) { return query.name.starts_with(kMatrix); }
@@ -150,9 +159,21 @@ void ProtocolStateMachine::set_client(Client client) {
 }
 
 void ProtocolStateMachine::identify(const std::optional<Tokens::Grant>& grant) {
+  identity_ = client_.known ? *client_.known : identity_of(grant);
+  if (client_.known) granted_ = client_.granted;
+}
+
+Identity ProtocolStateMachine::identity_of(const std::optional<Tokens::Grant>& grant) const {
   static const Identities nobody_joined;
   const Identities& identities = client_.identities != nullptr ? *client_.identities : nobody_joined;
-  identity_ = identities.of(grant ? grant->identity : "", client_.subject, client_.peer);
+  return identities.of(grant ? grant->identity : "", client_.subject, client_.peer);
+}
+
+std::optional<Identity> ProtocolStateMachine::identity_with(std::string_view token) const {
+  if (client_.tokens != nullptr && !token.empty())
+    if (const auto grant = client_.tokens->find(token)) return identity_of(grant);
+  if (needs_token()) return std::nullopt;
+  return identity_;
 }
 
 Error ProtocolStateMachine::misplaced_config() const {
@@ -170,10 +191,15 @@ SessionAction ProtocolStateMachine::take(const Config& config) {
   const std::optional<Tokens::Grant> grant =
       client_.tokens != nullptr ? client_.tokens->find(config.token) : std::nullopt;
   identify(grant);
-  if (grant) granted_ = grant->client_pipelines;
-  choice_ = !client_.needs_token || grant ? config.choice : unauthorized();
+  if (grant && !client_.known) granted_ = grant->client_pipelines;
+  const bool known = !client_.needs_token || grant;
+  choice_ = known ? config.choice : unauthorized();
+  std::optional<Error> refusal;
   if (*choice_)
-    if (std::optional<Error> refusal = catalogue_.refusal_of((**choice_).plan, granted_)) choice_ = *std::move(refusal);
+    refusal = catalogue_.refusal_of((**choice_).plan, granted_);
+  else if (known && config.foreign)
+    refusal = catalogue_.refusal_of_own(granted_);
+  if (refusal) choice_ = *std::move(refusal);
   state_ = State::header;
   SessionAction step;
   if (*choice_) {

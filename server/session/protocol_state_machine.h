@@ -41,15 +41,21 @@ class ProtocolStateMachine {
 
   /// The facts that are known of the client before its first message. Its pointers must outlive the state machine.
   struct Client {
-    std::string peer;                        ///< "10.1.2.3:4711", or what it is if it has no address
-    std::string subject;                     ///< of its checked certificate; empty: it has none
-    const Identities* identities = nullptr;  ///< null: no clients are joined
-    const Tokens* tokens = nullptr;          ///< null: there are none
-    bool needs_token = false;                ///< it must send one of them in a config text
+    std::string peer;                                  ///< "10.1.2.3:4711", or what it is if it has no address
+    std::string subject;                               ///< of its checked certificate; empty: it has none
+    const Identities* identities = nullptr;            ///< null: no clients are joined
+    const Tokens* tokens = nullptr;                    ///< null: there are none
+    bool needs_token = false;                          ///< it must send one of them in a config text
+    std::optional<Identity> known{};                   ///< of a client whom this session serves in its absence
+    std::optional<config::ClientPipelines> granted{};  ///< to that client
   };
   void set_client(Client client);
   /// Returns the client's identity as far as it is known: a token may still come with the config.
   const Identity& identity() const { return identity_; }
+  /// Returns the rights that its token has given.
+  const std::optional<config::ClientPipelines>& granted() const { return granted_; }
+  /// Returns the identity of a client that shows this token, if any, in a query; nothing where a token is missing.
+  std::optional<Identity> identity_with(std::string_view token) const;
 
   /// True if a token is required and no valid one has come.
   bool needs_token() const { return client_.needs_token && !token_known_; }
@@ -65,6 +71,7 @@ class ProtocolStateMachine {
   struct Config {
     protocol::Result<PipelineCatalogue::Choice> choice;
     std::string token;
+    bool foreign = false;  ///< Gadgetron's XML, whether or not a pipeline could be made of it
   };
   static Config read_config(const PipelineCatalogue& catalogue, std::string_view text);
   /// True if a config may come now.
@@ -95,6 +102,7 @@ class ProtocolStateMachine {
   /// Returns the text that answers a query; `pay`: see QueryClient. Any thread may call it.
   std::string answer(const protocol::Query& query, std::function<void(std::uint64_t)> pay = nullptr) const;
   /// True if the answer is about noise or reference lines of earlier scans, which may have to be read from a disk.
+  static bool tells_of_server(const protocol::Query& query);
   static bool asks_of_scans(const protocol::Query& query);
   /// True if the answer may be long and take long to make.
   static bool is_long(const protocol::Query& query);
@@ -110,6 +118,7 @@ class ProtocolStateMachine {
  private:
   QueryClient asker() const;
   void identify(const std::optional<Tokens::Grant>& grant);
+  Identity identity_of(const std::optional<Tokens::Grant>& grant) const;
   protocol::Error misplaced_config() const;
   protocol::Error too_early(protocol::MessageId id) const;
   protocol::Result<PipelineCatalogue::Choice> choice() const;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/capture/capture_files.h"
+#include "server/session/detached_front.h"
 
 namespace echotrain::server {
 
@@ -60,7 +61,9 @@ asio::awaitable<void> Reader::open() {
   const Environment& environment = connection_.environment;
   state_machine_.set_client({connection_.replayed.empty() ? connection_.status->peer : replay_of(connection_.replayed),
                              transport.subject(), environment.identities.get(), environment.tokens.get(),
-                             environment.tokens && !transport.authenticated()});
+                             environment.tokens && !transport.authenticated(),
+                             connection_.origin ? std::optional(connection_.origin->identity) : std::nullopt,
+                             connection_.origin ? connection_.origin->granted : std::nullopt});
   if (error && !connection_.end.gone) {
     transport.close();  // an orderly end, so that TLS's alert arrives
     connection_.lose(fmt::format("the {} handshake with {} failed: {}", transport.name(), connection_.status->peer,
@@ -144,6 +147,7 @@ bool Reader::may_spill() const {
 
 // True if the socket must be held back.
 bool Reader::must_wait() const {
+  if (connection_.front && connection_.front->full()) return true;
   if (capture_.full()) return true;
   if (spill_.active())
     return capture_.stopped() || ((handler_.scan_waits() || scan_.regaining()) && spill_.backlog() >= most_waiting());
@@ -197,7 +201,8 @@ asio::awaitable<void> Reader::drain() {
 void Reader::read_failed(const error_code& error) {
   if (error == asio::error::eof) {
     eof_ = true;
-    if (!connection_.ending()) connection_.end.broken_off = true;
+    if (!connection_.ending() && connection_.front) connection_.front->input_ended();
+    if (!connection_.ending() && !(connection_.front && connection_.front->closed())) connection_.end.broken_off = true;
   } else if (watchdog_.draining()) {
     eof_ = true;  // all is said; how the peer leaves does not matter
   } else if (error != asio::error::operation_aborted) {

@@ -21,6 +21,12 @@ ScanAdmission::Client client_of(const Connection& connection) {
   return {connection.address, connection.exempt, connection.status->queues, connection.waker()};
 }
 
+/// A detached scan whose client is gone computes in what live ones leave.
+int yields_to_live(const Connection& connection) {
+  constexpr int kSteps = 10;  // of nice(2): about a tenth of the weight
+  return connection.origin && !*connection.origin->live ? kSteps : 0;
+}
+
 }  // namespace
 
 ScanRunner::ScanRunner(Connection& connection, Watchdog& watchdog)
@@ -87,7 +93,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   at_ = {admission_.place().backend(),
          admission_.place().device(),
          admission_.place().others(),
-         admission_.yields_now(environment.resources->threads().size()),
+         admission_.yields_now(environment.resources->threads().size()) + yields_to_live(connection_),
          environment.scheduler->scan(options.address_turns ? admission_.counted_as() : ""),
          environment.scheduler->helped(admission_.counted_as()),
          environment.busy_polling,
@@ -95,10 +101,10 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          environment.canary};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
-  if (environment.sinks && request.trusted)
+  if (environment.sinks && request.trusted && (!connection_.origin || connection_.origin->to_dicom))
     dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, *request.header, spec.text, request.occasion,
                                     {request.owner, request.client, capture_owner(request.occasion)});
-  else if (!options.dicom.send_to.empty())
+  else if (!options.dicom.send_to.empty() && !request.trusted)
     connection_.outbox->text(protocol::Level::warning,
                              fmt::format("the images go to no DICOM peer (dicom.send_to): this pipeline is its "
                                          "client's, and those that go there are the server's own; {}",

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "protocol/data/text.h"
+#include "server/session/detached_front.h"
 
 namespace echotrain::server {
 
@@ -50,7 +51,7 @@ void Session::drop() {
 
 void Session::shut_down(bool now) {
   asio::post(connection_.strand, [self = shared_from_this(), now] {
-    if (now || !self->scan_.started())
+    if (now || !(self->scan_.started() || self->connection_.front))
       self->stop({"shutdown", "the server is shutting down; send the measurement again later"});
   });
 }
@@ -88,12 +89,17 @@ asio::awaitable<void> Session::live() {
     co_await connection_.wait();
     capture_.check();
     scan_.check();
+    if (connection_.front && front_done_ && !connection_.front->delivers() && !connection_.ending()) {
+      front_done_ = false;
+      spawn(connection_.front->deliver(), [this] { front_done_ = true; });
+    }
   }
   co_await scan_.finish();
   co_await capture_.wait_until_written(scan_.started());
   co_await say_goodbye();
   stop_transfers();
-  while (!reader_done_ || !writer_done_ || !watchdog_done_) co_await connection_.wait();
+  while (!reader_done_ || !writer_done_ || !watchdog_done_ || !front_done_) co_await connection_.wait();
+  if (connection_.front) co_await connection_.front->ended();
   summarize();
 }
 
@@ -163,7 +169,8 @@ void Session::queue_last_messages() {
     end.error->message += capture_.note(scan_.started());
     connection_.log_fatal(*end.error);
     connection_.outbox->fatal(*end.error);
-  } else if (end.broken_off && (state != ProtocolStateMachine::State::config || handler_.inside_message())) {
+  } else if (end.broken_off && !connection_.front &&
+             (state != ProtocolStateMachine::State::config || handler_.inside_message())) {
     const std::string text = "incomplete: the connection ended before CLOSE; incomplete images are left out" +
                              capture_.note(scan_.started());
     connection_.log.warn("{}", text);
@@ -184,6 +191,7 @@ void Session::summarize() {
   summary_.bytes_out = connection_.outbox->bytes_sent();
   summary_.duration_s = std::chrono::duration<double>(Clock::now() - connection_.status->began).count();
   summary_.outcome = end.outcome();
+  summary_.client = state_machine_.identity().name();
   summary_.capture = capture_.finish(scan_.started());
   connection_.environment.metrics->add_session(*connection_.status, summary_,
                                                end.error && !end.gone ? end.error->code : "");

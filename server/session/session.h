@@ -38,6 +38,11 @@ class Session : public std::enable_shared_from_this<Session> {
     connection_.captured = false;
     connection_.replayed = std::move(capture);
   }
+  /// Says before start() that it serves a detached scan.
+  void is_of(SessionOrigin origin) {
+    connection_.captured = origin.captured;
+    connection_.origin = std::move(origin);
+  }
   /// Begins; it is called on the strand.
   void start();
   /// Tells the client, instead of start(), why it is not served, and ends.
@@ -74,7 +79,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Reader reader_;
   Writer writer_;
   std::function<void()> ended_;
-  bool reader_done_ = false, writer_done_ = false, watchdog_done_ = false;
+  bool reader_done_ = false, writer_done_ = false, watchdog_done_ = false, front_done_ = true;
   ScanSummary summary_;
 };
 

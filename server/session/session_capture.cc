@@ -4,10 +4,14 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "server/base/clock.h"
 #include "server/capture/capture_files.h"
+#include "server/detached/scan_record.h"
+#include "server/net/tokens.h"
 
 namespace echotrain::server {
 
@@ -18,6 +22,53 @@ namespace {
 // The most that is held: a configuration, a header, some texts and queries, and what came with them in one read.
 std::size_t most_held(const protocol::Limits& limits) {
   return limits.config_text_bytes + limits.header_bytes + (8 << 20);
+}
+
+/// Returns whole messages at the beginning of a stream with the tokens in configs, texts and queries made unreadable;
+/// what follows stays as it is.
+std::vector<std::byte> without_tokens(const std::vector<std::byte>& bytes) {
+  using protocol::MessageId;
+  constexpr std::size_t kId = 2, kFile = 1024, kTextHead = kId + 4, kQueryHead = kId + 16;
+  std::vector<std::byte> out;
+  out.reserve(bytes.size());
+  std::size_t at = 0;
+  const auto copy = [&](std::size_t n) {
+    out.insert(out.end(), bytes.data() + at, bytes.data() + at + n);
+    at += n;
+  };
+  for (std::uint16_t id = 0; at + kTextHead <= bytes.size();) {
+    std::memcpy(&id, bytes.data() + at, kId);
+    const auto kind = static_cast<MessageId>(id);
+    const bool is_query = kind == MessageId::query;
+    const bool has_token = is_query || kind == MessageId::config_text || kind == MessageId::text;
+    const std::size_t head = kind == MessageId::config_file ? kId : is_query ? kQueryHead : kTextHead;
+    if (!has_token && kind != MessageId::config_file && kind != MessageId::header) break;
+    if (at + head > bytes.size()) break;
+    std::uint64_t length = kind == MessageId::config_file ? kFile : 0;
+    if (length == 0) std::memcpy(&length, bytes.data() + at + head - (is_query ? 8 : 4), is_query ? 8 : 4);
+    if (length > bytes.size() - at - head) break;
+    copy(head);
+    if (!has_token) {
+      copy(length);
+      continue;
+    }
+    const std::string whole(reinterpret_cast<const char*>(bytes.data() + at), length);
+    const std::string text = whole.substr(0, whole.find('\0'));
+    const std::size_t second = is_query ? text.find('\n') : 0;  // a query's token is in its second line
+    std::string masked = text;
+    if (second != std::string::npos) {
+      const std::size_t begin = is_query ? second + 1 : 0;
+      masked = text.substr(0, begin) + without_token_value(text.substr(begin), token_in(text.substr(begin)));
+    }
+    masked += whole.substr(text.size());
+    const std::uint64_t size = masked.size();
+    std::memcpy(out.data() + out.size() - (is_query ? 8 : 4), &size, is_query ? 8 : 4);
+    const auto* const first = reinterpret_cast<const std::byte*>(masked.data());
+    out.insert(out.end(), first, first + masked.size());
+    at += length;
+  }
+  copy(bytes.size() - at);
+  return out;
 }
 
 }  // namespace
@@ -41,6 +92,12 @@ void SessionCapture::append(protocol::Payload bytes) {
   held_memory_.set(held_.capacity());
 }
 
+void SessionCapture::forget() {
+  connection_.captured = false;
+  held_ = {};
+  held_memory_.set(0);
+}
+
 void SessionCapture::admit() {
   if (!connection_.environment.captures || !connection_.captured || std::exchange(admitted_, true)) return;
   open();
@@ -54,7 +111,7 @@ std::string SessionCapture::name() const {
 void SessionCapture::open() {
   capture_ = connection_.environment.captures->open(connection_.log.id(), connection_.waker(),
                                                     state_machine_.identity().text, state_machine_.identity().part);
-  capture_->append(protocol::Payload::take(std::exchange(held_, {})));
+  capture_->append(protocol::Payload::take(without_tokens(std::exchange(held_, {}))));
   held_memory_.set(0);
 }
 
@@ -80,7 +137,7 @@ void SessionCapture::check() {
 // Called before the last messages, so that they are true and report a failure. A disk that hangs must not keep CLOSE
 // from the client for ever.
 asio::awaitable<void> SessionCapture::wait_until_written(bool scanned) {
-  if (!capture_ && !held_.empty() && is_bad_start()) open();  // it shows what was wrong
+  if (!capture_ && !held_.empty() && connection_.captured && is_bad_start()) open();  // it shows what was wrong
   if (!capture_) co_return;
   // After another end the client may go on sending, which is captured.
   sealing_ = (connection_.end.closed || connection_.end.broken_off) && is_kept(scanned);

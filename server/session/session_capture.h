@@ -34,6 +34,8 @@ class SessionCapture {
   void append(protocol::Payload bytes);
   /// Makes the file: the peer may use this server, and its scan has its place or stands in line for one.
   void admit();
+  /// Keeps nothing of this session: a detached scan's journal has it.
+  void forget();
   /// True while the disk is behind: the session reads no more until this changes (back-pressure).
   bool full() const { return capture_ && capture_->full(); }
   /// The name of the capture's file; where nothing is captured, a name that no other scan has.

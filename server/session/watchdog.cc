@@ -141,13 +141,15 @@ void Watchdog::check_spill(Clock::time_point now) {
 // While the scan runs and the session takes its data, what a client will get waits in the outbox. Input that spills may
 // do so because the outbox is full: a client that does not send either would stay for ever.
 bool Watchdog::need_not_read() const {
+  if (connection_.said_all) return false;
   return !held_since_ && !connection_.ending() && (!spill_is_silent_ || place_until_);
 }
 
-// Silence may be the client's fault. Before its header it is always watched, but while a config or the header is being
-// read. A scan that waits for its place has a deadline of its own.
+// Silence may be the client's fault, but not of one that has said all, or that a detached scan's journal stands for.
+// Before its header it is always watched, but while a config or the header is being read. A scan that waits for its
+// place has a deadline of its own.
 bool Watchdog::is_watched() const {
-  if (place_until_) return false;
+  if (place_until_ || connection_.said_all || connection_.origin) return false;
   return (reading_ && !spilling_since_) || (held_since_ && (awaited_ != Awaited::data || fault_ == Fault::client));
 }
 

@@ -9,6 +9,7 @@
 #include <numbers>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "config/branch_spec.h"
@@ -212,8 +213,10 @@ std::vector<SmallScanKind> small_scans_of(const config::PipelineSpec& spec) {
   const std::set<std::string> in_accelerated = names_in(spec.accelerated);
   // Left out are programs of others, and what says nothing or needs more than a few readouts.
   for (const char* left_out : {"python", "mrd_server", "passthrough", "partition_fft", "cardiac_binning",
-                               "slice_grappa", "k0_navigator", "trajectory_correction", "cg_sense_sms", "nlinv_sms"})
-    if (has(left_out) || in_accelerated.contains(left_out)) return {};
+                               "slice_grappa", "k0_navigator", "trajectory_correction", "cg_sense_sms", "nlinv_sms",
+                               "t1_map", "t2_map", "t2star_map", "adc_map", "b1_map", "psir"})
+    if (has(left_out) || (in_accelerated.contains(left_out) && std::string_view(left_out) != "cardiac_binning"))
+      return {};  // with phases that are counted, a few readouts do
   for (const char* gadget : {"fhd", "gridding"})
     for (const config::Node& dimensions : config::parameters_of(spec, gadget, "dimensions"))
       if (dimensions.kind() == config::Node::Kind::scalar && dimensions.as_int() == 3) return {};

@@ -183,7 +183,7 @@ class TestServer {
   /// A whole small scan works: the sessions before this one left no harm.
   testing::AssertionResult works() {
     const Conversation all =
-        exchange(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close());
+        exchange(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame() + wire::close());
     if (const auto ended = all.ended_well(); !ended) return ended;
     if (all.count(1022) != 1)
       return testing::AssertionFailure() << all.count(1022) << " images; texts: " << all.texts();
@@ -218,7 +218,7 @@ class OnlyPlace {
   explicit OnlyPlace(const TestServer& server) : server_(server) { take(); }
   void take() {
     client_.emplace(server_.port());
-    client_->send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+    client_->send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame());
     EXPECT_EQ(client_->receive()->id, 1022);  // its scan runs
   }
   void finish() {

@@ -70,7 +70,7 @@ TEST(SystemdService, TellsReadyAliveAndStopping) {
   EXPECT_EQ(manager.receive(), "READY=1");
   for (int i = 0; i < 5; ++i) EXPECT_THAT(manager.receive(), HasSubstr("WATCHDOG=1"));
   RawClient client(server.port());
-  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+  client.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame());
   EXPECT_TRUE(manager.hears("STATUS=ready: 1 session, 1 of them scanning"));
   server.ask_to_stop();
   EXPECT_TRUE(manager.hears("STOPPING=1"));
@@ -99,7 +99,7 @@ TEST(SystemdService, AsksForNoTimeAfterTheTimeoutOfTheShutdown) {
   options.drain_timeout_s = 60;
   TestServer server(options);
   RawClient client(server.port());
-  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+  client.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame());
   EXPECT_TRUE(manager.hears("1 session, 1 of them scanning"));
   server.ask_to_stop();
   EXPECT_TRUE(manager.hears("EXTEND_TIMEOUT_USEC="));
@@ -160,7 +160,7 @@ TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
   options.shutdown_timeout_s = 60;
   TestServer server(options, failing_registry());
   RawClient runs(server.port());
-  runs.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame(0));
+  runs.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame(0));
   ASSERT_TRUE(runs.receive());
   HttpClient admin(server.admin_port());
   EXPECT_EQ(admin.get("/readyz")->status, 200);
@@ -220,7 +220,7 @@ TEST(DeviceLost, IsNotWhatAnotherResourceErrorIs) {
   auto head = wire::readout_head(0);
   head.number_of_samples = 512;
   head.center_sample = 256;
-  const Conversation all = server.exchange(wire::config("cartesian_2d") + wire::header(xml.text()) +
+  const Conversation all = server.exchange(wire::config("cartesian_plain") + wire::header(xml.text()) +
                                            wire::acquisition(head) + wire::close());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    resources: "));
   EXPECT_EQ(HttpClient(server.admin_port()).get("/readyz")->status, 200);

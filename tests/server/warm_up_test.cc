@@ -75,7 +75,8 @@ TEST(SmallScan, GivesImagesOfItsPointsInEveryPipelineThatTakesIt) {
       kinds.insert(kind);
     }
   }
-  for (const char* name : {"cartesian_2d", "cartesian_grappa", "cartesian_sense", "epi_2d", "radial_2d", "cg_sense_2d"})
+  for (const char* name :
+       {"cartesian_plain", "cartesian_grappa", "cartesian_sense", "epi_2d", "radial_2d", "cg_sense_2d"})
     EXPECT_TRUE(taken.contains(name)) << name;
   EXPECT_EQ(kinds.size(), 5u);
 }

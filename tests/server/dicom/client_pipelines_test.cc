@@ -48,7 +48,7 @@ TEST(DicomOutput, PipelinesOfClientsSendToNoPeerUnlessTheyAreTrusted) {
   const auto [trusted, one] = sent(own, config::ClientPipelines::all);
   EXPECT_EQ(one, 1);
   EXPECT_THAT(trusted, Not(HasSubstr("DICOM")));
-  const auto [named, servers] = sent(wire::config("cartesian_2d"), config::ClientPipelines::off);
+  const auto [named, servers] = sent(wire::config("cartesian_plain"), config::ClientPipelines::off);
   EXPECT_EQ(servers, 1);
   EXPECT_THAT(named, Not(HasSubstr("DICOM")));
 }

@@ -33,6 +33,11 @@ TEST(StepMemory, IsThatOfTheChainWhichTheHeaderChooses) {
       "{module: a}]}, image]\n",
       "test"));
   EXPECT_EQ(step_memory(header, *branched, options), 132u << 20);
+  const auto arrays = PipelinePlan::check(config::read_pipeline(
+      "echotrain: 1\nname: x\ndescription: x\npipeline: [cartesian_kspace, python: {module: a, takes: KSpace, gives: "
+      "KSpace, shared_mib: 3}, fft, python: {module: a, takes: CoilImages, gives: Images}]\n",
+      "test"));
+  EXPECT_EQ(step_memory(header, *arrays, options), (100u + 2 * 3 + 100 + 2 * 64) << 20);  // and both areas of each
 }
 
 // The numbers are those of the rule in memory_estimate.h, worked out by hand.
@@ -72,7 +77,7 @@ TEST(MemoryEstimate, FollowsTheHeader) {
   for (const std::uint16_t acceleration : {1, 2}) {
     encoding.acceleration[0] = acceleration;
     const std::uint64_t chosen = acceleration > 1 ? 5 : 3;
-    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_2d.yaml"), cpu), base + chosen * voxels * 4 * 8);
+    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_plain.yaml"), cpu), base + chosen * voxels * 4 * 8);
     EXPECT_EQ(memory_estimate(header, *shipped("cartesian_grappa.yaml"), cpu), base + 5 * voxels * 4 * 8);
     EXPECT_EQ(memory_estimate(header, *shipped("cartesian_sense.yaml"), cpu), base + (5 * 4 + 16) * voxels * 8);
   }

@@ -103,7 +103,7 @@ TEST(Latency, EachImageSaysHowLongItTook) {
   TestServer server;
   RawClient client(server.port());
   const auto begin = std::chrono::steady_clock::now();
-  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame(0));
+  client.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame(0));
   const auto first = client.receive();
   ASSERT_TRUE(first);
   // The readout that closes this frame comes much later than the frame's last one.

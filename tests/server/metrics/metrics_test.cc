@@ -42,29 +42,29 @@ TEST(Metrics, CountWhatCameAndWent) {
   config::ServerOptions options;
   options.recent_images_mib = 0;  // none is still being copied for the live page after the end
   TestServer server(options);
-  const std::string scan = wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame(0) + wire::frame(1) +
-                           wire::frame(2) + wire::close();
+  const std::string scan = wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame(0) +
+                           wire::frame(1) + wire::frame(2) + wire::close();
   const Conversation all = server.exchange(scan);
   ASSERT_EQ(all.count(1022), 3U) << all.texts();
   const Exposition metrics = after(server, 1);
   EXPECT_EQ(sessions(metrics, "complete"), 1);
   EXPECT_EQ(ended(metrics), 1);
-  EXPECT_EQ(metrics["echotrain_scans_total{backend=\"cpu\",outcome=\"complete\",pipeline=\"cartesian_2d\"}"], 1);
-  EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"cartesian_2d\"}"], 24);
-  EXPECT_EQ(metrics["echotrain_images_total{pipeline=\"cartesian_2d\"}"], 3);
+  EXPECT_EQ(metrics["echotrain_scans_total{backend=\"cpu\",outcome=\"complete\",pipeline=\"cartesian_plain\"}"], 1);
+  EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"cartesian_plain\"}"], 24);
+  EXPECT_EQ(metrics["echotrain_images_total{pipeline=\"cartesian_plain\"}"], 3);
   EXPECT_EQ(metrics["echotrain_received_bytes_total"], scan.size());
   EXPECT_EQ(metrics["echotrain_sent_bytes_total"], bytes_of(all));
   for (const char* part : {"latency", "queue", "compute", "copy", "send"}) {
     const std::string name = "echotrain_image_" + std::string(part) + "_seconds";
-    const std::string labels = "{pipeline=\"cartesian_2d\"}";
+    const std::string labels = "{pipeline=\"cartesian_plain\"}";
     EXPECT_EQ(metrics[name + "_count" + labels], 3) << name;
     EXPECT_GT(metrics[name + "_sum" + labels], 0) << name;
     EXPECT_LT(metrics[name + "_sum" + labels], 60) << name;
-    EXPECT_EQ(metrics[name + "_bucket{pipeline=\"cartesian_2d\",le=\"+Inf\"}"], 3) << name;
+    EXPECT_EQ(metrics[name + "_bucket{pipeline=\"cartesian_plain\",le=\"+Inf\"}"], 3) << name;
     EXPECT_EQ(metrics.types().at(name), "histogram");
   }
   const auto sum = [&](const std::string& part) {
-    return metrics["echotrain_image_" + part + "_seconds_sum{pipeline=\"cartesian_2d\"}"];
+    return metrics["echotrain_image_" + part + "_seconds_sum{pipeline=\"cartesian_plain\"}"];
   };
   EXPECT_NEAR(sum("queue") + sum("compute") + sum("copy") + sum("send"), sum("latency"), 1e-6);
   EXPECT_EQ(metrics["echotrain_sessions{state=\"scanning\"}"], 0);
@@ -81,7 +81,7 @@ TEST(Metrics, CountWhatCameAndWent) {
 
 TEST(Metrics, CountEndsByKind) {
   TestServer server;
-  const std::string start = wire::config("cartesian_2d") + wire::header(wire::xml());
+  const std::string start = wire::config("cartesian_plain") + wire::header(wire::xml());
   server.exchange(wire::config("nothing_like_it") + wire::header(wire::xml()) + wire::close());
   server.exchange(start + wire::header(wire::xml()));                  // a second header
   server.exchange(start + wire::header(wire::xml()));                  // and again
@@ -103,7 +103,7 @@ TEST(Metrics, CountWhatIsLeftOutByKind) {
   auto wide = wire::readout_head(0);
   wide.number_of_samples = 12;  // the first readout of the group had 8
   auto nan = wire::readout_head(1);
-  std::string bytes = wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() +
+  std::string bytes = wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame() +
                       wire::acquisition(wide) + wire::acquisition(wide) +
                       wire::acquisition(nan, std::numeric_limits<float>::quiet_NaN()) + wire::close();
   const Conversation all = server.exchange(bytes);
@@ -116,13 +116,13 @@ TEST(Metrics, CountWhatIsLeftOutByKind) {
   for (const double count : counts) skipped += count;
   EXPECT_EQ(skipped, 3) << all.texts();
   EXPECT_THAT(counts, testing::UnorderedElementsAre(1, 2));
-  EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"cartesian_2d\"}"], 11);
+  EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"cartesian_plain\"}"], 11);
 }
 
 // More than a scan follows: whoever has the time looks for numbers that are none.
 TEST(Metrics, CountWhatIsLeftOutOfAFlood) {
   TestServer server;
-  std::string bytes = wire::config("cartesian_2d") + wire::header(wire::xml());
+  std::string bytes = wire::config("cartesian_plain") + wire::header(wire::xml());
   constexpr int kFrames = 40, kChannels = 1000;
   for (int frame = 0; frame < kFrames; ++frame)
     for (int line = 0; line < wire::kMatrix; ++line) {
@@ -147,19 +147,19 @@ TEST(Metrics, LabelsTakeNothingFromClients) {
                   .ended_well());
   server.exchange(wire::config(marker) + wire::header(wire::xml()) + wire::close());
   // A text that says it is one of the server's pipelines is not.
-  const std::string forged = "echotrain: 1\nname: cartesian_2d\ndescription: x\npipeline:\n  - passthrough\n";
+  const std::string forged = "echotrain: 1\nname: cartesian_plain\ndescription: x\npipeline:\n  - passthrough\n";
   server.exchange(wire::config_text(forged) + wire::header(wire::xml()) + wire::acquisition(0) + wire::close());
   const Exposition metrics = after(server, 3);
   for (const auto& [name, value] : metrics.samples()) EXPECT_THAT(name, Not(HasSubstr(marker)));
   EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"inline\"}"], 1);
-  EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"cartesian_2d\"}"], 0);
+  EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"cartesian_plain\"}"], 0);
   // An empty text takes the default; an alias is counted under the pipeline's name.
   config::ServerOptions options;
-  options.default_pipeline = "cartesian_2d";
+  options.default_pipeline = "cartesian_plain";
   TestServer other(options);
   other.exchange(wire::config_text(" ") + wire::header(wire::xml()) + wire::acquisition(0) + wire::close());
-  other.exchange(wire::config("default.xml") + wire::header(wire::xml()) + wire::acquisition(0) + wire::close());
-  EXPECT_EQ(after(other, 2)["echotrain_readouts_total{pipeline=\"cartesian_2d\"}"], 2);
+  other.exchange(wire::config("simplefft") + wire::header(wire::xml()) + wire::acquisition(0) + wire::close());
+  EXPECT_EQ(after(other, 2)["echotrain_readouts_total{pipeline=\"cartesian_plain\"}"], 2);
 }
 
 TEST(Metrics, ShowWhatWaitsWhileItWaits) {
@@ -179,7 +179,7 @@ TEST(Metrics, ShowWhatWaitsWhileItWaits) {
 TEST(Metrics, ServersCountForThemselves) {
   TestServer one, other;
   EXPECT_TRUE(one.works());
-  EXPECT_EQ(after(one, 1)["echotrain_readouts_total{pipeline=\"cartesian_2d\"}"], 8);
+  EXPECT_EQ(after(one, 1)["echotrain_readouts_total{pipeline=\"cartesian_plain\"}"], 8);
   EXPECT_EQ(ended(scrape(other.admin_port())), 0);
 }
 

@@ -418,7 +418,7 @@ TEST(ComputePool, DevicesThatAreNotThereAreRefused) {
 // Sessions that share one place on the CPU.
 // ----------------------------------------------------------------------------
 
-const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kStart = wire::config("cartesian_plain") + wire::header(wire::xml());
 
 config::ServerOptions one_at_a_time() {
   config::ServerOptions options;
@@ -509,7 +509,7 @@ TEST(WaitingScans, AreToldThatMemoryWasShort) {
   RawClient first(server.port());
   wire::Xml large{.encoded_x = "1024", .recon_x = "1024"};
   large.encoded_y = large.recon_y = "1024";
-  first.send(wire::config("cartesian_2d") + wire::header(large.text()) + wire::acquisition(0));
+  first.send(wire::config("cartesian_plain") + wire::header(large.text()) + wire::acquisition(0));
   ASSERT_TRUE(comes_true([&] {  // it has what is reserved for one address
     return server.exchange(kStart + wire::close())
                .texts()

@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-const std::string kDeadlineStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kDeadlineStart = wire::config("cartesian_plain") + wire::header(wire::xml());
 
 struct Chatter {
   std::string name;
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Chatter{"queries_before_the_config", "", wire::query("ismrmrd::version", 1),
                             "no config came within 0.5 s"},
                     Chatter{"texts_before_the_config", "", wire::text(""), "no config came within 0.5 s"},
-                    Chatter{"queries_before_the_header", wire::config("cartesian_2d"),
+                    Chatter{"queries_before_the_header", wire::config("cartesian_plain"),
                             wire::query("ismrmrd::version", 1), "no header came within 0.5 s after the config"},
                     Chatter{"queries_before_data", kDeadlineStart, wire::query("ismrmrd::version", 1),
                             "neither a readout nor an image came within 0.5 s"},
@@ -111,7 +111,7 @@ TEST(DeadlinesAreMoved, ByTheWaitForAPlace) {
 TEST(DeadlinesAreMoved, NotByAClientThatFloodsItself) {
   std::string queries;
   for (std::uint64_t i = 0; i < 100000; ++i) queries += wire::query("echotrain::pipelines", i);  // a long answer
-  for (const auto& [start, reason] : {std::pair{wire::config("cartesian_2d"), "no header came"},
+  for (const auto& [start, reason] : {std::pair{wire::config("cartesian_plain"), "no header came"},
                                       {kDeadlineStart, "neither a readout nor an image came"}}) {
     config::ServerOptions options;
     options.connect_timeout_s = options.idle_timeout_s = 3;
@@ -140,7 +140,7 @@ TEST(DeadlinesAreMoved, ByAMessageThatBeganInTimeAndIsOnItsWay) {
   TestServer server(options);
   RawClient client(server.port());
   const std::string header = wire::header(wire::xml() + "<!--" + std::string(64 << 10, ' ') + "-->");
-  client.send(wire::config("cartesian_2d"));
+  client.send(wire::config("cartesian_plain"));
   for (std::size_t at = 0; at < header.size(); at += 4096) {
     client.send(header.substr(at, 4096));
     std::this_thread::sleep_for(100ms);

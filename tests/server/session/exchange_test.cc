@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kStart = wire::config("cartesian_plain") + wire::header(wire::xml());
 const std::string kRadialJson = wire::text("{\"parameters\": {\"config\": \"radial_2d\"}}" + std::string(1, '\0'));
 
 TEST(Exchange, ScanGivesOneImagePerFrameThenClose) {
@@ -72,7 +72,7 @@ TEST(Exchange, QueryNeedsNoConfig) {
   EXPECT_EQ(all.messages[0].body, raw(std::uint64_t{5}) + raw(std::uint64_t{5}) + "1.8.0");
   EXPECT_THAT(all.messages[1].body, HasSubstr("Echotrain"));
   EXPECT_EQ(all.messages[2].body, raw(std::uint64_t{7}) + raw(std::uint64_t{13}) + "Unknown query");
-  EXPECT_THAT(all.messages[3].body, HasSubstr("cartesian_2d"));
+  EXPECT_THAT(all.messages[3].body, HasSubstr("cartesian_plain"));
 }
 
 /// A client without a session gets no more than a bound and a short answer for each question.
@@ -80,7 +80,7 @@ TEST(Exchange, AnswersBeforeTheConfigAreBounded) {
   TestServer server;
   std::string queries;
   for (std::uint64_t i = 0; i < 400; ++i) queries += wire::query("echotrain::pipelines", i);
-  const Conversation all = server.exchange(queries + wire::config("cartesian_2d") +
+  const Conversation all = server.exchange(queries + wire::config("cartesian_plain") +
                                            wire::query("echotrain::pipelines", 400) + wire::close());
   EXPECT_TRUE(all.ended_well());
   ASSERT_EQ(all.count(7), 401U);
@@ -95,7 +95,7 @@ TEST(Exchange, AnswersBeforeTheConfigAreBounded) {
 TEST(Exchange, QueryIsAnsweredInEveryState) {
   TestServer server;
   const std::string query = wire::query("ismrmrd::version", 1);
-  const Conversation all = server.exchange(query + wire::config("cartesian_2d") + query + wire::header(wire::xml()) +
+  const Conversation all = server.exchange(query + wire::config("cartesian_plain") + query + wire::header(wire::xml()) +
                                            query + wire::frame() + query + wire::close() + query);
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(7), 4U);  // what comes after CLOSE is ignored
@@ -105,7 +105,7 @@ TEST(Exchange, QueryIsAnsweredInEveryState) {
 TEST(Exchange, ConfigThenCloseIsAnsweredByCloseAlone) {
   TestServer server;
   for (const std::string& config :
-       {wire::config("cartesian_2d"), wire::config("default.xml"), wire::config("no_such_pipeline"), wire::config(""),
+       {wire::config("cartesian_plain"), wire::config("simplefft"), wire::config("no_such_pipeline"), wire::config(""),
         wire::config_text(""), wire::config_text("not: [a pipeline"),
         wire::config_text("<?xml version=\"1.0\"?><gadgetronStreamConfiguration/>")}) {
     const Conversation all = server.exchange(config + wire::close());
@@ -136,7 +136,7 @@ TEST(Exchange, ConfigTextRunsAPipelineOfTheClient) {
 
 TEST(Exchange, HeaderWithoutConfigTakesTheDefaultPipeline) {
   config::ServerOptions options;
-  options.default_pipeline = "cartesian_2d";
+  options.default_pipeline = "cartesian_plain";
   TestServer server(options);
   for (const std::string& config : {std::string(), wire::config(""), wire::config_text("")}) {
     const Conversation all = server.exchange(config + wire::header(wire::xml()) + wire::frame() + wire::close());
@@ -155,7 +155,7 @@ TEST(Exchange, JsonAfterTheHeaderReplacesTheConfig) {
   };
   EXPECT_EQ(server.exchange(pass + data).count(1022), 0U);
   for (const std::string& text :
-       {json("cartesian_2d", ""), json("whatever", "cartesian_2d"), json("default.xml", "")}) {
+       {json("cartesian_plain", ""), json("whatever", "cartesian_plain"), json("simplefft", "")}) {
     const Conversation all = server.exchange(pass + text + data);
     EXPECT_TRUE(all.ended_well());
     EXPECT_EQ(all.count(1022), 1U) << all.texts();
@@ -165,7 +165,7 @@ TEST(Exchange, JsonAfterTheHeaderReplacesTheConfig) {
   EXPECT_TRUE(unknown.ended_well());
   EXPECT_EQ(unknown.count(1022), 0U);
   EXPECT_THAT(unknown.texts(), HasSubstr("WARNING  additional config"));
-  const Conversation late = server.exchange(pass + wire::acquisition(0) + json("cartesian_2d", "") + data);
+  const Conversation late = server.exchange(pass + wire::acquisition(0) + json("cartesian_plain", "") + data);
   EXPECT_TRUE(late.ended_well());
   EXPECT_EQ(late.count(1022), 0U);
   EXPECT_THAT(late.texts(), HasSubstr("WARNING  additional config"));
@@ -191,7 +191,7 @@ TEST(Exchange, BytesAfterCloseAreIgnored) {
 
 TEST(Exchange, EndAtAnyByteBeforeCloseIsIncomplete) {
   TestServer server;
-  const std::string config = wire::config("cartesian_2d"), header = wire::header(wire::xml());
+  const std::string config = wire::config("cartesian_plain"), header = wire::header(wire::xml());
   const std::string scan = config + header + wire::frame(0) + wire::acquisition(0, 1) + wire::close();
   const std::size_t in_frame = config.size() + header.size();
   const std::size_t readout = wire::acquisition(0).size();
@@ -212,8 +212,8 @@ TEST(Exchange, EndAtAnyByteBeforeCloseIsIncomplete) {
 TEST(Exchange, JsonInItsOwnWriteReplacesAPipelineThatRefusesTheHeader) {
   TestServer server;
   RawClient client(server.port());
-  client.send(wire::config("cartesian_2d") + wire::header(wire::Xml{.trajectory = "radial"}.text()));
-  std::this_thread::sleep_for(50ms);  // cartesian_2d has refused by now
+  client.send(wire::config("cartesian_plain") + wire::header(wire::Xml{.trajectory = "radial"}.text()));
+  std::this_thread::sleep_for(50ms);  // cartesian_plain has refused by now
   client.send(kRadialJson);
   std::this_thread::sleep_for(50ms);
   for (int line = 0; line < wire::kMatrix; ++line) client.send(wire::spoke(line));
@@ -228,7 +228,7 @@ TEST(Exchange, WarningsOfAReplacedPipelineAreNotSent) {
   TestServer server;
   wire::Xml xml;
   xml.acceleration = 3;
-  const std::string start = wire::config("cartesian_2d") + wire::header(xml.text());
+  const std::string start = wire::config("cartesian_plain") + wire::header(xml.text());
   const std::string json = wire::text("{\"parameters\": {\"config\": \"passthrough\"}}");
   RawClient client(server.port());
   client.send(start);
@@ -256,11 +256,11 @@ TEST(Exchange, SilenceAfterTheHeaderEndsTheWaitForJson) {
   wire::Xml xml;
   xml.acceleration = 3;
   RawClient warned(server.port());
-  warned.send(wire::config("cartesian_2d") + wire::header(xml.text()));
+  warned.send(wire::config("cartesian_plain") + wire::header(xml.text()));
   const auto warning = warned.receive(5s);
   ASSERT_TRUE(warning);
   EXPECT_THAT(warning->text(), HasSubstr("R=3"));
-  const std::string refused = wire::config("cartesian_2d") + wire::header(wire::Xml{.trajectory = "radial"}.text());
+  const std::string refused = wire::config("cartesian_plain") + wire::header(wire::Xml{.trajectory = "radial"}.text());
   for (const std::string& more : {std::string(), wire::frame(), wire::close()}) {
     const Conversation all = server.exchange(refused + more);
     EXPECT_TRUE(all.ended_well());
@@ -271,9 +271,9 @@ TEST(Exchange, SilenceAfterTheHeaderEndsTheWaitForJson) {
 
 TEST(Exchange, ConfigAfterTheHeaderOfTheDefaultPipelineIsOutOfOrder) {
   config::ServerOptions options;
-  options.default_pipeline = "cartesian_2d";
+  options.default_pipeline = "cartesian_plain";
   TestServer server(options);
-  const Conversation first = server.exchange(wire::header(wire::xml()) + wire::config("cartesian_2d"));
+  const Conversation first = server.exchange(wire::header(wire::xml()) + wire::config("cartesian_plain"));
   EXPECT_TRUE(first.ended_well());
   EXPECT_THAT(first.texts(), HasSubstr("ERROR    out-of-order: a config came after the header"));
   const Conversation second = server.exchange(wire::config("") + wire::header(wire::xml()) + wire::config(""));

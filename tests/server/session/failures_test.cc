@@ -36,7 +36,7 @@ TEST(Failures, ScanLargerThanTheSessionsMemoryIsToldSo) {
                                     // KiB.
                                     wire::Xml xml{.encoded_x = "512"};
                                     xml.encoded_y = xml.recon_x = xml.recon_y = "512";
-                                    std::string bytes = wire::config("cartesian_2d") + wire::header(xml.text());
+                                    std::string bytes = wire::config("cartesian_plain") + wire::header(xml.text());
                                     for (int line = 0; line < wire::kMatrix; ++line) {
                                       auto head = wire::readout_head(line);
                                       head.number_of_samples = 512;

@@ -56,6 +56,10 @@ TEST(ForeignConfig, XmlIsAClientsOwnPipeline) {
   EXPECT_EQ(none.count(1022), 0U);
   EXPECT_THAT(none.texts(), AllOf(HasSubstr("ERROR    not-allowed: "), HasSubstr("client_pipelines is off")));
   EXPECT_EQ(sent(plain, config::ClientPipelines::all).count(1022), 2U);
+  // Not what it lacks, as it would not run without that either.
+  const std::string lacking = wire::config_text(xml("SimpleReconGadget FatWaterGadget ExtractGadget "));
+  EXPECT_THAT(sent(lacking, config::ClientPipelines::off).texts(),
+              AllOf(HasSubstr("ERROR    not-allowed: "), Not(HasSubstr("FatWaterGadget"))));
 }
 
 TEST(ForeignConfig, ANameOfGadgetronIsAnAlias) {
@@ -69,7 +73,7 @@ TEST(ForeignConfig, ANameOfGadgetronIsAnAlias) {
 
 TEST(ForeignConfig, OthersAreToldTheNearest) {
   const std::string said = sent(wire::config("MOLLI_T1_Moco.xml")).texts();
-  EXPECT_THAT(said, AllOf(HasSubstr("ERROR    unknown-config: "), HasSubstr("'cartesian_grappa': no maps of T1")));
+  EXPECT_THAT(said, AllOf(HasSubstr("ERROR    unknown-config: "), HasSubstr("'t1_molli': times in the header")));
   EXPECT_THAT(said, Not(HasSubstr("stack_of_stars"))) << "a list of all";
 }
 

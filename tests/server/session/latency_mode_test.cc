@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const std::string kLatencyStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kLatencyStart = wire::config("cartesian_plain") + wire::header(wire::xml());
 
 class LatencyMode : public testing::Test {
  protected:

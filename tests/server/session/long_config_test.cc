@@ -57,7 +57,7 @@ TEST_F(LongConfig, ShortTextsDoNotWaitForIt) {
   std::string xml = wire::xml();  // as long as a scanner's
   xml.insert(xml.rfind("</ismrmrdHeader>"), "<!--" + std::string(100 << 10, 'x') + "-->");
   const Conversation all =
-      server.exchange(wire::config("cartesian_2d") + wire::header(xml) + wire::frame() + wire::close());
+      server.exchange(wire::config("cartesian_plain") + wire::header(xml) + wire::frame() + wire::close());
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(1022), 1U);
   text_gate().set(true);

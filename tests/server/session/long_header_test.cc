@@ -58,7 +58,7 @@ TEST(LongHeader, IsReadBesideTheThreadsThatMoveBytes) {
   Handled handled(io, environment);
   {
     const XmlRead read;
-    handled.take(io, wire::config("cartesian_2d") + wire::header(xml) + wire::acquisition(0));
+    handled.take(io, wire::config("cartesian_plain") + wire::header(xml) + wire::acquisition(0));
     EXPECT_TRUE(runs_until(io, [&] { return handled.done && handled.scan.started(); }));
     EXPECT_EQ(read.on_this, 0) << "parsers of XML asked for memory";
     EXPECT_GE(read.on_others, 3) << "the header, its device, its study";

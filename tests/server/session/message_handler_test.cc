@@ -23,7 +23,7 @@ namespace {
 
 /// One read brings a config, so many TEXTs, and what comes then.
 void take(Handled& handled, asio::io_context& io, int texts, const std::string& then = "") {
-  std::string bytes = wire::config("cartesian_2d");
+  std::string bytes = wire::config("cartesian_plain");
   for (int i = 0; i < texts; ++i) bytes += wire::text("x");
   handled.take(io, bytes + then);
 }

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kPauseStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kPauseStart = wire::config("cartesian_plain") + wire::header(wire::xml());
 
 std::string lines(int first, int last, int repetition = 0) {
   std::string bytes;

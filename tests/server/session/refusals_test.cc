@@ -35,7 +35,7 @@ class RowTest : public testing::TestWithParam<Row> {
 };
 TestServer* RowTest::server_ = nullptr;
 
-const std::string kConfig = wire::config("cartesian_2d");
+const std::string kConfig = wire::config("cartesian_plain");
 const std::string kPass = wire::config("passthrough");
 const std::string kReadoutsStart = kConfig + wire::header(wire::xml());
 const std::string kImagesStart = kPass + wire::header(wire::xml());
@@ -109,7 +109,7 @@ std::vector<Row> fatal_rows() {
 
       {"config_unterminated", wire::config(std::string(1024, 'a')), "bad-config"},
       {"config_is_a_path", wire::config("../etc/passwd"), "bad-config"},
-      {"config_hidden", wire::config(".cartesian_2d"), "bad-config"},
+      {"config_hidden", wire::config(".cartesian_plain"), "bad-config"},
       {"config_too_long", wire::config(std::string(256, 'a')), "bad-config"},
       {"config_unknown", wire::config("cartesian_2e") + wire::header(wire::xml()), "unknown-config"},
       {"config_empty", wire::config("") + wire::header(wire::xml()), "unknown-config"},

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-const std::string kCartesian = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kCartesian = wire::config("cartesian_plain") + wire::header(wire::xml());
 const std::string kPassthrough = wire::config("passthrough") + wire::header(wire::xml());
 
 std::size_t entries(const char* folder) {
@@ -44,7 +44,7 @@ TEST(Timeouts, SilenceBetweenMessages) {
   config::ServerOptions options;
   options.connect_timeout_s = options.idle_timeout_s = 0.1;
   TestServer server(options);
-  for (const std::string& start : {wire::config("cartesian_2d"), kCartesian, kCartesian + wire::frame()}) {
+  for (const std::string& start : {wire::config("cartesian_plain"), kCartesian, kCartesian + wire::frame()}) {
     const Conversation all = server.exchange(start);
     EXPECT_TRUE(all.ended_well());
     EXPECT_THAT(all.texts(), HasSubstr("ERROR    timeout"));
@@ -228,7 +228,7 @@ TEST(Limits, SkippedReadoutsOfOneKindCostOneText) {
 TEST(Leaks, DisconnectAtEveryMessageBoundary) {
   TestServer server;
   const std::vector<std::string> parts = {wire::query("ismrmrd::version", 1),
-                                          wire::config("cartesian_2d"),
+                                          wire::config("cartesian_plain"),
                                           wire::header(wire::xml()),
                                           wire::text("{}"),
                                           wire::frame(0),
@@ -318,7 +318,7 @@ TEST(Stop, RunningScanFinishesAndNewOnesAreRefused) {
 TEST(Stop, IdleConnectionsAreToldAtOnce) {
   TestServer server;
   RawClient nothing(server.port()), config(server.port());
-  config.send(wire::config("cartesian_2d"));
+  config.send(wire::config("cartesian_plain"));
   std::this_thread::sleep_for(50ms);
   server.ask_to_stop();
   for (RawClient* client : {&nothing, &config}) {

@@ -152,7 +152,7 @@ TEST_F(Spill, ASmallScanWaitsForItsPlaceInOnePiece) {
   TestServer server(options_, held_registry());
   OnlyPlace other(server);
   RawClient client(server.port());
-  ASSERT_TRUE(client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close()));
+  ASSERT_TRUE(client.send(wire::config("cartesian_plain") + wire::header(wire::xml()) + wire::frame() + wire::close()));
   ASSERT_TRUE(client.receive());
   other.finish();
   const Conversation all = client.receive_all();

@@ -147,7 +147,7 @@ TEST_F(Stuck, IsNotWhoWaitsForRoom) {
   options_.queue_mib = 1;
   TestServer server(options_, held_registry());
   const OpensAtTheEnd opens;
-  std::string bytes = wire::config("cartesian_2d");
+  std::string bytes = wire::config("cartesian_plain");
   wire::Xml xml{.encoded_x = std::to_string(kPoints)};
   xml.recon_x = xml.encoded_x;
   bytes += wire::header(std::regex_replace(xml.text(), std::regex("<maximum>9</maximum>"), "<maximum>255</maximum>"));

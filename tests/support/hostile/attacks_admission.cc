@@ -32,9 +32,9 @@ std::vector<std::byte> zeros_by_zfp(std::uint64_t samples, std::uint64_t channel
 }  // namespace
 
 void send_host_json(Peer& peer, Random& random) {
-  std::string json = R"({"parameters": {"config": "cartesian_2d")";
+  std::string json = R"({"parameters": {"config": "cartesian_plain")";
   for (int i = number(random, 500, 60000); i > 0; --i) json += fmt::format(R"(, "parameter{}": {})", i, i);
-  Buffer bytes = opening("cartesian_2d", "cartesian", {});
+  Buffer bytes = opening("cartesian_plain", "cartesian", {});
   protocol::encode(protocol::Text{json + "}}"}, bytes);
   if (peer.send(bytes)) peer.finish(milliseconds(5000));
 }
@@ -60,14 +60,14 @@ void send_zfp_bombs(Peer& peer, Random& random) {
   const auto* const begin = reinterpret_cast<const std::byte*>(&length);
   readout.insert(readout.end(), begin, begin + sizeof length);
   readout.insert(readout.end(), block.begin(), block.end());
-  bool taken = peer.send(opening("cartesian_2d", "cartesian", {64, 64, 1}));
+  bool taken = peer.send(opening("cartesian_plain", "cartesian", {64, 64, 1}));
   for (int i = 0; taken && i < 200; ++i) taken = peer.send(readout);
   if (taken) peer.read_for(milliseconds(1000));
 }
 
 void ask_for_matrices(Peer& peer, Random& random) {
   Buffer bytes;
-  if (number(random, 0, 1) == 0) protocol::encode(protocol::ConfigFile{"cartesian_2d"}, bytes);
+  if (number(random, 0, 1) == 0) protocol::encode(protocol::ConfigFile{"cartesian_plain"}, bytes);
   for (std::uint64_t i = 0; i < 500; ++i) protocol::encode(protocol::Query{i, "echotrain::noise_matrix/1"}, bytes);
   if (peer.send(bytes)) peer.read_for(milliseconds(1000));
 }

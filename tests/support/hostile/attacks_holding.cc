@@ -31,7 +31,7 @@ void query_for_ever(Peer& peer, Random&) {
 void text_for_ever(Peer& peer, Random& random) {
   Buffer text;
   protocol::encode(protocol::Text{""}, text);
-  bool talking = peer.send(opening("cartesian_2d", "cartesian", {}));
+  bool talking = peer.send(opening("cartesian_plain", "cartesian", {}));
   for (int i = number(random, 2, 20); talking && i > 0; --i)
     talking = peer.send(text) && peer.read_for(milliseconds(1000));
 }
@@ -40,10 +40,10 @@ void send_huge_header(Peer& peer, Random& random) {
   Buffer bytes;
   switch (number(random, 0, 3)) {
     case 0:
-      bytes = opening("cartesian_2d", "cartesian", {}, kMib);
+      bytes = opening("cartesian_plain", "cartesian", {}, kMib);
       break;
     case 1:
-      bytes = opening("cartesian_2d", "cartesian", {}, kMib + 1);
+      bytes = opening("cartesian_plain", "cartesian", {}, kMib + 1);
       break;
     default:
       protocol::encode(protocol::ConfigFile{"radial_2d"}, bytes);
@@ -67,7 +67,7 @@ void be_silent(Peer& peer, Random& random) {
 }
 
 void drip(Peer& peer, Random& random) {
-  const Buffer bytes = cartesian(random, "cartesian_2d", {16, 16, 1}, 2, 2);
+  const Buffer bytes = cartesian(random, "cartesian_plain", {16, 16, 1}, 2, 2);
   auto at = static_cast<std::size_t>(number(random, 0, static_cast<int>(bytes.size())));
   const auto end = Clock::now() + hold(random);
   const milliseconds pause(number(random, 5, 200));

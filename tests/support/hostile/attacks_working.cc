@@ -21,7 +21,7 @@ void close_and_wait(Buffer& bytes, Peer& peer) {
 const Buffer& good_scan() {
   static const Buffer scan = [] {
     Random random(1);
-    return cartesian(random, "cartesian_2d", {64, 64, 1}, 8, 4);
+    return cartesian(random, "cartesian_plain", {64, 64, 1}, 8, 4);
   }();
   return scan;
 }
@@ -29,7 +29,7 @@ const Buffer& good_scan() {
 }  // namespace
 
 void open_frames(Peer& peer, Random& random) {
-  Buffer bytes = opening("cartesian_2d", "cartesian", {1, 4, 1});
+  Buffer bytes = opening("cartesian_plain", "cartesian", {1, 4, 1});
   const int count = number(random, 2000, 40000);
   for (int i = 0; i < count; ++i) add(bytes, random, {.samples = 1, .slice = i % 256, .contrast = i / 256});
   close_and_wait(bytes, peer);
@@ -48,7 +48,7 @@ void cut_batches(Peer& peer, Random& random) {
 void send_odd_values(Peer& peer, Random& random) {
   constexpr std::array<float, 3> kSizes = {1e30F, 1e38F, 1e-42F};
   const float size = kSizes.at(static_cast<std::size_t>(number(random, 0, 2)));
-  const char* pipeline = number(random, 0, 1) == 0 ? "cartesian_2d" : "cartesian_display";
+  const char* pipeline = number(random, 0, 1) == 0 ? "cartesian_plain" : "cartesian_display";
   if (peer.send(cartesian(random, pipeline, {32, 32, 1}, 2, 4, size))) peer.finish(kResult);
 }
 
@@ -67,7 +67,7 @@ void abandon(Peer& peer, Random& random) {
 }
 
 void flood_with_roles(Peer& peer, Random& random) {
-  Buffer bytes = opening("cartesian_2d", "cartesian", {});
+  Buffer bytes = opening("cartesian_plain", "cartesian", {});
   const int count = number(random, 1000, 20000);
   for (int i = 0; i < count; ++i) add_image(bytes, fmt::format("role{}", i), 1, 1);
   close_and_wait(bytes, peer);
