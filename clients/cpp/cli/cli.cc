@@ -2,6 +2,7 @@
 
 #include <ostream>
 
+#include "clients/cpp/base/interruption.h"
 #include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/commands/commands.h"
 
@@ -14,6 +15,9 @@ int run_program(config::Command& program, const char* name, int argc, const char
   } catch (const UsageError& error) {
     err << name << ": " << error.what() << '\n';
     return 2;
+  } catch (const Interrupted& error) {
+    err << name << ": " << error.what() << '\n';
+    return error.status();
   } catch (const std::exception& error) {
     err << name << ": " << error.what() << '\n';
     return 1;

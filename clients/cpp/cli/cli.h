@@ -12,8 +12,8 @@ class Command;
 
 namespace echotrain::client {
 
-/// Runs one command. Returns the exit code: 0 done, 1 failed, 2 the command line is wrong; `err` says why and what to
-/// do. Commands that compute use the machine as `resources` allow.
+/// Runs one command. Returns the exit code: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted by Ctrl-C;
+/// `err` says why and what to do. Commands that compute use the machine as `resources` allow.
 int run(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
         std::ostream& out, std::ostream& err);
 

@@ -20,13 +20,16 @@ void add_compare(config::Command& program, const CommandContext& tools);
 void add_convert(config::Command& program, const CommandContext& tools);
 void add_convert_config(config::Command& program, const CommandContext& tools);
 void add_export(config::Command& program, const CommandContext& tools);
+void add_fetch(config::Command& program, const CommandContext& tools);
 void add_health(config::Command& program, const CommandContext& tools);
 void add_info(config::Command& program, const CommandContext& tools);
 void add_noise(config::Command& program, const CommandContext& tools);
 void add_recon(config::Command& program, const CommandContext& tools);
 void add_replay(config::Command& program, const CommandContext& tools);
+void add_scans(config::Command& program, const CommandContext& tools);
 void add_send(config::Command& program, const CommandContext& tools);
 void add_simulate(config::Command& program, const CommandContext& tools);
+void add_token(config::Command& program, const CommandContext& tools);
 void add_verify(config::Command& program, const CommandContext& tools);
 void add_watch(config::Command& program, const CommandContext& tools);
 

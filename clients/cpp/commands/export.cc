@@ -16,7 +16,7 @@ void add_export(config::Command& program, const CommandContext& tools) {
       "  echotrain export images.h5 --dicom dicom\n"
       "  echotrain export images.h5 --dicom dicom --dicom-enhanced");
   command.act([tools, given = command.add(export_options())] {
-    export_images(given.read(), tools.out);
+    export_images(given.read(), tools.out, tools.err);
     return 0;
   });
 }

@@ -15,6 +15,7 @@ void add_replay(config::Command& program, const CommandContext& tools) {
   command.act([tools, given = command.add(replay_options())] {
     const auto o = given.read();
     refuse_overwriting(o.input, o.output);
+    refuse_other_format(o.output);
     return replay(o, tools.out, tools.err);
   });
 }

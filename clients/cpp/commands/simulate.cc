@@ -19,7 +19,10 @@ void add_simulate(config::Command& program, const CommandContext& tools) {
       "--readouts 1078 --samples 264\n"
       "  echotrain simulate -o scan.h5 --modality ultrasound --phantom speckle --matrix 512 --angles 11");
   command.act([tools, given = command.add(simulate_options())] {
-    simulate(read_simulate_options(given), tools.out);
+    SimulateOptions o = read_simulate_options(given);
+    Progress progress(o.wanted(tools.err), 0, tools.err);
+    o.shown = &progress;
+    simulate(o, tools.out);
     return 0;
   });
 }

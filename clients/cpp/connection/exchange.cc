@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "clients/cpp/base/image_pixels.h"
+#include "clients/cpp/connection/query.h"
 #include "protocol/files/stream_file.h"
 
 namespace echotrain::client {
@@ -20,21 +21,26 @@ constexpr std::chrono::milliseconds kLook(100);
 
 Exchange::Exchange(const ServerAddress& server, ExchangeTimeouts patience, protocol::Buffer preamble,
                    ScanSource& source, double rate)
-    : source_(source),
+    : Exchange(open_connection(server, patience.sending), patience, std::move(preamble), {&source, rate}) {}
+
+Exchange::Exchange(OpenConnection open, ExchangeTimeouts patience, protocol::Buffer preamble, Sending sending)
+    : sending_(sending),
       patience_(patience),
-      connection_(server, patience.sending),
+      open_(std::move(open)),
       last_progress_(Clock::now().time_since_epoch().count()) {
-  sender_ = std::thread([this, rate, preamble = std::move(preamble)] {
+  sender_ = std::thread([this, preamble = std::move(preamble)] {
     send_begin_ = Clock::now();
+    send_end_ = send_begin_.load();
     try {
-      send_all(preamble, rate);
+      send_all(preamble);
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
       send_failure_ = error.what();
       // A file that cannot be read further ends the scan here; a broken connection ends the receiver by itself.
-      if (dynamic_cast<const ConnectionError*>(&error) == nullptr) stop_ = true;
+      lost_ = dynamic_cast<const ConnectionError*>(&error) != nullptr;
+      if (!lost_) stop_ = true;
     }
-    send_end_ = Clock::now();
+    if (!sent_all_) send_end_ = Clock::now();
   });
   receiver_ = std::thread([this] {
     try {
@@ -42,6 +48,7 @@ Exchange::Exchange(const ServerAddress& server, ExchangeTimeouts patience, proto
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
       receive_failure_ = error.what();
+      if (send_failure_.empty()) lost_ = dynamic_cast<const ConnectionError*>(&error) != nullptr;
     }
     stop_ = true;
     sender_.join();
@@ -82,32 +89,39 @@ bool Exchange::imaging_sent() {
   return !last_sent_.empty();
 }
 
-std::chrono::duration<double> Exchange::sending_time() const { return send_end_ - send_begin_; }
+std::chrono::duration<double> Exchange::sending_time() const { return send_end_.load() - send_begin_.load(); }
 
 std::string Exchange::failure() const {
   // An error of the sender is the cause; the receiver then sees only its consequence.
   return !send_failure_.empty() ? send_failure_ : receive_failure_;
 }
 
-void Exchange::send_all(const protocol::Buffer& preamble, double rate) {
-  if (!connection_.write(preamble, stop_)) return;
+void Exchange::send_all(const protocol::Buffer& preamble) {
+  if (!open_.connection->write(preamble, stop_)) return;
   bytes_sent_ += preamble.size();
-  const auto begin = Clock::now();
-  while (const auto chunk = source_.next()) {
-    if (!send_chunk(*chunk, rate, begin)) return;
-  }
-  protocol::Buffer close;
-  if (source_.complete())
-    protocol::encode(protocol::Close{}, close);
-  else
-    connection_.finish_writing();
-  if (!connection_.write(close, stop_)) return;
-  bytes_sent_ += close.size();
-  last_progress_ = Clock::now().time_since_epoch().count();
+  if (sending_.source != nullptr && !send_data()) return;
+  send_end_ = Clock::now();
+  last_progress_ = send_end_.load().time_since_epoch().count();
   sent_all_ = true;
 }
 
-bool Exchange::send_chunk(const ScanChunk& chunk, double rate, Clock::time_point begin) {
+bool Exchange::send_data() {
+  const auto begin = Clock::now();
+  while (const auto chunk = sending_.source->next()) {
+    if (!send_chunk(*chunk, begin)) return false;
+  }
+  protocol::Buffer close;
+  if (sending_.source->complete())
+    protocol::encode(protocol::Close{}, close);
+  else
+    open_.connection->finish_writing();
+  if (!open_.connection->write(close, stop_)) return false;
+  bytes_sent_ += close.size();
+  return true;
+}
+
+bool Exchange::send_chunk(const ScanChunk& chunk, Clock::time_point begin) {
+  const double rate = sending_.rate;
   const std::span bytes(chunk.bytes);
   std::size_t from = 0;
   for (std::size_t i = 0; i < chunk.pieces.size(); ++i) {
@@ -128,12 +142,14 @@ bool Exchange::send_chunk(const ScanChunk& chunk, double rate, Clock::time_point
       for (const auto& each : chunk.pieces) note_sending(each);
     else
       note_sending(piece);
-    if (!connection_.write(bytes.subspan(from, to - from), stop_)) return false;
+    if (!open_.connection->write(bytes.subspan(from, to - from), stop_)) return false;
     bytes_sent_ += to - from;
     last_progress_ = Clock::now().time_since_epoch().count();
     from = to;
-    for (const auto& each : whole ? std::span(chunk.pieces) : std::span(&piece, 1))
+    for (const auto& each : whole ? std::span(chunk.pieces) : std::span(&piece, 1)) {
       readouts_sent_ += each.readout ? 1 : 0;
+      ++messages_sent_;
+    }
     if (whole) return true;
   }
   return true;
@@ -151,16 +167,24 @@ std::optional<Exchange::Clock::time_point> Exchange::sent_at(const protocol::Ima
   for (const auto& [name, value] : meta_values(image.attributes))
     if (name == "echotrain_last_readout") std::from_chars(value.data(), value.data() + value.size(), number);
   const std::lock_guard lock(mutex_);
-  if (number > 0 && number <= sent_.size()) return sent_[number - 1];
+  const std::size_t before = sending_.readouts_before;
+  if (number > before && number - before <= sent_.size()) return sent_[number - before - 1];
   const auto sent = last_sent_.find(counter_key(image.head));
   if (sent == last_sent_.end()) return std::nullopt;
   return sent->second;
 }
 
 void Exchange::receive_all() {
-  protocol::MessageBuffer buffer{protocol::Limits{}};
+  protocol::MessageBuffer& buffer = *open_.received;
   while (true) {
-    const auto n = connection_.read(buffer.prepare(), kLook);
+    while (true) {
+      auto message = buffer.next();
+      if (!message)
+        throw std::runtime_error("the server sent bytes that are not a message: " + message.error().message);
+      if (!message->has_value()) break;
+      if (!handle(std::move(**message))) return;
+    }
+    const auto n = open_.connection->read(buffer.prepare(), kLook);
     if (!n) {
       {
         const std::lock_guard lock(mutex_);
@@ -181,12 +205,6 @@ void Exchange::receive_all() {
     }
     last_progress_ = Clock::now().time_since_epoch().count();
     buffer.commit(*n);
-    while (true) {
-      auto message = buffer.next();
-      if (!message) throw ConnectionError("the server sent bytes that are not a message: " + message.error().message);
-      if (!message->has_value()) break;
-      if (!handle(std::move(**message))) return;
-    }
   }
 }
 
@@ -201,6 +219,8 @@ bool Exchange::handle(protocol::Message&& message) {
     post(std::move(received), bytes);
   } else if (auto* text = std::get_if<protocol::Text>(&message)) {
     post(std::move(*text), 0);
+  } else if (auto* response = std::get_if<protocol::Response>(&message)) {
+    post(std::move(*response), 0);
   } else if (std::holds_alternative<protocol::Close>(message)) {
     closed_ = true;
     return false;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "clients/cpp/base/scan_file.h"
 #include "clients/cpp/connection/scan_source.h"
 #include "protocol/mrd2/mrd2_stream.h"
 
@@ -25,17 +26,22 @@ class Mrd2Source final : public ScanSource {
   /// Returns what ISMRMRD has no place for.
   const protocol::mrd2::LeftOut& left_out() const { return left_out_; }
   std::size_t images_left_out() const override { return readouts_ > 0 ? images_ : 0; }
+  Place go_to(std::uint64_t message) override;
 
  private:
+  std::optional<ScanChunk::Piece> next_into(protocol::Buffer& bytes);
+
+  std::filesystem::path file_;
   std::string header_xml_;
   std::size_t readouts_ = 0;
   protocol::mrd2::LeftOut left_out_;
   std::size_t images_ = 0;
-  protocol::mrd2::Mrd2Reader reader_;
+  std::unique_ptr<protocol::mrd2::Mrd2Reader> reader_;
 };
 
-/// Opens the scan of a file that is an MRD 2 stream or an ISMRMRD HDF5 file, whose group is `group`. What MRD 2 holds
-/// beyond ISMRMRD is named on `err`.
-std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const std::string& group, std::ostream& err);
+/// Opens the scan of a file that is an MRD 2 stream, an ISMRMRD HDF5 file, whose group is `group`, or a scanner's. What
+/// is held beyond ISMRMRD is named on `err`.
+std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const std::string& group,
+                                      const MeasurementChoice& choice, std::ostream& err);
 
 }  // namespace echotrain::client

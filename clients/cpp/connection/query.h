@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "clients/cpp/connection/exchange.h"
 #include "clients/cpp/connection/server_connection.h"
 #include "protocol/wire/codec.h"
 
@@ -14,5 +15,30 @@ namespace echotrain::client {
 /// ask.
 std::string ask(const ServerAddress& server, const std::string& question, std::chrono::duration<double> timeout,
                 const protocol::Buffer& config = {});
+
+/// There was no connection at all.
+class NoConnection : public ConnectionError {
+ public:
+  using ConnectionError::ConnectionError;
+};
+
+/// Connects, for what servers answer and send. Throws NoConnection.
+OpenConnection open_connection(const ServerAddress& server, std::chrono::duration<double> timeout);
+
+/// An answer on a connection that stays open.
+struct OpenAnswer {
+  std::string text;
+  OpenConnection open;
+};
+
+/// An ERROR of the server, in place of an answer.
+class ServerError : public ConnectionError {
+ public:
+  using ConnectionError::ConnectionError;
+};
+
+/// As ask(), where more follows on the connection.
+OpenAnswer ask_and_stay(const ServerAddress& server, const std::string& question,
+                        std::chrono::duration<double> timeout);
 
 }  // namespace echotrain::client

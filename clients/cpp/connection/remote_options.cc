@@ -69,6 +69,8 @@ config::OptionTable<RemoteOptions> remote_options() {
   return config::OptionTable<O>()
       .text("address", &O::address, "host of the server")
       .letter('a')
+      .text("host", &O::address, "the same as --address")
+      .default_in_help()
       .integer("port", &O::port, 1, 65535, "its port")
       .letter('p')
       .flag("tls", &O::tls, "connect with TLS, to the server's TLS port")

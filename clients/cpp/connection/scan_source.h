@@ -1,5 +1,5 @@
-// A scan source gives a scan as bytes for the wire, piece by piece. DatasetSource reads one from an ISMRMRD file, ahead
-// of the sender.
+// A scan source gives a scan as bytes for the wire, piece by piece. DatasetSource reads one from a file, ahead of the
+// sender.
 #pragma once
 
 #include <array>
@@ -8,13 +8,14 @@
 #include <deque>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "protocol/files/dataset.h"
+#include "protocol/files/scan_reader.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::client {
@@ -52,6 +53,15 @@ class ScanSource {
   virtual bool complete() const { return true; }
   /// Returns how many images it has beside readouts; they are not sent.
   virtual std::size_t images_left_out() const { return 0; }
+
+  /// A place in the scan: readouts before it, and whether messages are left from there on.
+  struct Place {
+    std::size_t readouts = 0;
+    bool in_scan = true;  ///< false: behind CLOSE, which counts as a message
+  };
+  /// Makes next() go on with message number `message`, counted from 0, wherever it stands. Throws std::logic_error
+  /// where a scan can be given once only.
+  virtual Place go_to(std::uint64_t message);
 };
 
 /// Gives acquisitions in file order, waveforms between them by time stamp; or the images of a file without
@@ -59,26 +69,32 @@ class ScanSource {
 class DatasetSource final : public ScanSource {
  public:
   DatasetSource(const std::filesystem::path& file, const std::string& group);
+  explicit DatasetSource(std::unique_ptr<protocol::ScanReader> reader);
   ~DatasetSource() override;
 
   const std::string& header_xml() const override { return header_xml_; }
   std::size_t readouts() const override { return readouts_; }
   std::optional<ScanChunk> next() override;
   std::size_t images_left_out() const override { return images_left_out_; }
+  Place go_to(std::uint64_t message) override;
 
  private:
+  void start();
+  void stop();
   void read_ahead();
+  std::uint64_t skip(std::uint64_t messages);
   void append_images();
-  void append_waveforms_until(std::uint32_t time_stamp, std::size_t& next_waveform);
+  void append_waveforms_until(std::uint32_t time_stamp);
   template <class M>
   void append(const M& message, ScanChunk::Piece piece);
   void hand_over();
   bool stopped();
 
-  protocol::DatasetReader reader_;
+  std::unique_ptr<protocol::ScanReader> reader_;
   std::string header_xml_;
   std::size_t readouts_ = 0, waveforms_ = 0, images_left_out_ = 0;
-  ScanChunk filling_;  // belongs to the reading thread
+  std::size_t next_readout_ = 0, next_waveform_ = 0, next_image_ = 0;  // these belong to the reading thread
+  ScanChunk filling_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -20,6 +20,12 @@ class ConnectionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The server speaks TLS, and we did not.
+class TlsWanted : public ConnectionError {
+ public:
+  TlsWanted() : ConnectionError("the server speaks TLS on this port: add --tls") {}
+};
+
 /// The files by which the server proves its identity to us, and we prove ours. All are PEM.
 struct TlsSettings {
   std::filesystem::path ca;           ///< certificates to trust; empty: those that the system trusts

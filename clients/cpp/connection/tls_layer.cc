@@ -7,8 +7,13 @@
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <system_error>
 
 namespace echotrain::client {
@@ -139,6 +144,31 @@ TlsLayer::Moved TlsLayer::write(std::span<const std::byte> bytes) {
 
 TlsLayer::Moved TlsLayer::read(std::span<std::byte> room) {
   return move([&](std::size_t& n) { return SSL_read_ex(impl_->ssl.get(), room.data(), room.size(), &n); }, "receiving");
+}
+
+bool speaks_tls(const ServerAddress& server) {
+  constexpr std::chrono::seconds kPatience(1);
+  // What a TLS server sends first: a record of a handshake or an alert, version 3.x (RFC 8446, 5.1).
+  constexpr std::byte kAlert{21}, kHandshake{22}, kMajor{3};
+  const std::unique_ptr<SSL_CTX, Free> context(SSL_CTX_new(TLS_client_method()));
+  const std::unique_ptr<SSL, Free> ssl(context ? SSL_new(context.get()) : nullptr);
+  if (!ssl) return false;
+  BIO* const out = BIO_new(BIO_s_mem());
+  SSL_set_bio(ssl.get(), BIO_new(BIO_s_mem()), out);
+  SSL_connect(ssl.get());  // writes its hello, and waits
+  std::array<std::byte, 4096> bytes{};
+  const int size = BIO_read(out, bytes.data(), static_cast<int>(bytes.size()));
+  ERR_clear_error();
+  if (size <= 0) return false;
+  try {
+    ServerConnection connection({server.host, server.port, {}}, kPatience);
+    const std::atomic<bool> stop = false;
+    connection.write(std::span(bytes).first(static_cast<std::size_t>(size)), stop);
+    const auto read = connection.read(bytes, kPatience);
+    return read && *read > 1 && (bytes[0] == kAlert || bytes[0] == kHandshake) && bytes[1] == kMajor;
+  } catch (const ConnectionError&) {
+    return false;
+  }
 }
 
 }  // namespace echotrain::client

@@ -41,4 +41,8 @@ class TlsLayer {
   std::unique_ptr<Impl> impl_;
 };
 
+/// True if the server answers in TLS on a connection of its own, within a second. For servers that end a plain one
+/// without a word.
+bool speaks_tls(const ServerAddress& server);
+
 }  // namespace echotrain::client

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "clients/cpp/base/image_pixels.h"
+#include "clients/cpp/base/json_output.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
 #include "protocol/files/dataset.h"
 
@@ -60,6 +61,12 @@ std::vector<std::complex<double>> values(const Pixels& pixels, bool magnitude) {
   return result;
 }
 
+Json json_of(const Difference& d) {
+  return {{"nrmse", d.nrmse}, {"psnr_db", d.psnr}, {"scale", {d.scale.real(), d.scale.imag()}}};
+}
+
+Json json_of(const std::string& series, std::size_t index) { return {{"series", series}, {"index", index}}; }
+
 }  // namespace
 
 Difference difference(const std::vector<std::complex<double>>& a, const std::vector<std::complex<double>>& b,
@@ -100,7 +107,8 @@ config::OptionTable<CompareOptions> compare_options() {
       .choice_of<ScaleFit>("scale", &O::scale,
                            {{"none", ScaleFit::none}, {"real", ScaleFit::real}, {"complex", ScaleFit::complex}},
                            "scale fitted to A before comparing")
-      .number("max_nrmse", &O::max_nrmse, 0, 1e12, "exit 1 above this");
+      .number("max_nrmse", &O::max_nrmse, 0, 1e12, "exit 1 above this")
+      .flag("json", &O::json, kJsonHelp);
 }
 
 int compare(const CompareOptions& o, std::ostream& out) {
@@ -114,6 +122,8 @@ int compare(const CompareOptions& o, std::ostream& out) {
   // NaN must fail a limit too, hence the negation.
   const auto exceeds = [&o](double error) { return o.max_nrmse && !(error <= *o.max_nrmse); };
   bool failed = false;
+  Json document = json_document("compare");
+  document["pairs"] = Json::array();
   std::vector<std::complex<double>> all_a, all_b;
   for (std::size_t s = 0; s < selections_a.size(); ++s) {
     const Selection &a = selections_a[s], &b = selections_b[s];
@@ -138,14 +148,25 @@ int compare(const CompareOptions& o, std::ostream& out) {
       const auto values_a = values(pixels_a, o.magnitude), values_b = values(pixels_b, o.magnitude);
       const Difference d = difference(values_a, values_b, o.scale);
       failed = failed || exceeds(d.nrmse);
-      out << fmt::format("{}[{}] : {}[{}]  NRMSE {:.3e}  PSNR {:.2f} dB  scale {:.6g}{:+.6g}i\n", a.series,
-                         a.indices[i], b.series, b.indices[i], d.nrmse, d.psnr, d.scale.real(), d.scale.imag());
+      Json pair = json_of(d);
+      pair["a"] = json_of(a.series, a.indices[i]);
+      pair["b"] = json_of(b.series, b.indices[i]);
+      document["pairs"].push_back(std::move(pair));
+      if (!o.json)
+        out << fmt::format("{}[{}] : {}[{}]  NRMSE {:.3e}  PSNR {:.2f} dB  scale {:.6g}{:+.6g}i\n", a.series,
+                           a.indices[i], b.series, b.indices[i], d.nrmse, d.psnr, d.scale.real(), d.scale.imag());
       all_a.insert(all_a.end(), values_a.begin(), values_a.end());
       all_b.insert(all_b.end(), values_b.begin(), values_b.end());
     }
   }
   const Difference d = difference(all_a, all_b, o.scale);
   failed = failed || exceeds(d.nrmse);
+  if (o.json) {
+    document["overall"] = json_of(d);
+    document["passed"] = !failed;
+    write_json(document, out);
+    return failed ? 1 : 0;
+  }
   out << fmt::format("overall  NRMSE {:.3e}  PSNR {:.2f} dB  scale {:.6g}{:+.6g}i\n", d.nrmse, d.psnr, d.scale.real(),
                      d.scale.imag());
   if (failed) out << fmt::format("FAILED: NRMSE above {:g}\n", *o.max_nrmse);

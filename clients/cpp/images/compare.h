@@ -22,6 +22,7 @@ struct CompareOptions {
   bool magnitude = false;
   ScaleFit scale = ScaleFit::complex;  ///< of A, before comparing
   std::optional<double> max_nrmse;
+  bool json = false;
 };
 
 config::OptionTable<CompareOptions> compare_options();

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "clients/cpp/base/image_pixels.h"
+#include "clients/cpp/base/json_output.h"
 #include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/images/dicom_export.h"
 #include "clients/cpp/images/gif_writer.h"
@@ -28,12 +29,16 @@ namespace {
 /// The images of one name in a file.
 class Series {
  public:
-  Series(const protocol::DatasetReader& reader, std::string name) : reader_(reader), name_(std::move(name)) {
+  Series(const protocol::DatasetReader& reader, std::string name, Progress& progress)
+      : reader_(reader), name_(std::move(name)), progress_(progress) {
     for (std::size_t i = 0; i < reader_.images(name_); ++i) heads_.push_back(reader_.image(name_, i).head);
   }
   const std::string& name() const { return name_; }
   const std::vector<protocol::ImageHeader>& heads() const { return heads_; }
-  Pixels pixels(std::size_t image) const { return read_pixels(reader_.image(name_, image)); }
+  Pixels pixels(std::size_t image) const {
+    progress_.show(image + 1, "images of " + name_);
+    return read_pixels(reader_.image(name_, image));
+  }
 
   /// Requires that all images have one size, as a file needs it.
   void require_one_size(const std::string& format) const {
@@ -48,6 +53,7 @@ class Series {
   const protocol::DatasetReader& reader_;
   std::string name_;
   std::vector<protocol::ImageHeader> heads_;
+  Progress& progress_;
 };
 
 std::string channel_suffix(std::size_t channels, std::size_t channel) {
@@ -161,10 +167,13 @@ config::OptionTable<ExportOptions> export_options() {
       .text("group", &O::group, "group of the file")
       .letter('g')
       .text("series", &O::series, "one image series (default: all)")
-      .pair("window", &O::window, "LOW HIGH", "values shown as black and white");
+      .pair("window", &O::window, "LOW HIGH", "values shown as black and white")
+      .flag("json", &O::json, kJsonHelp)
+      .flag("progress", &O::progress, "show progress on stderr (default: on a terminal)")
+      .flag("no_progress", &O::no_progress, "show none");
 }
 
-void export_images(const ExportOptions& o, std::ostream& out) {
+void export_images(const ExportOptions& o, std::ostream& out, std::ostream& err) {
   if (o.window && !(o.window->first < o.window->second))
     throw UsageError("--window takes two values, the lower one first");
   if (o.png.empty() && o.gif.empty() && o.nifti.empty() && o.dicom.empty())
@@ -188,29 +197,46 @@ void export_images(const ExportOptions& o, std::ostream& out) {
   for (const auto& folder : {o.png, o.gif, o.nifti, o.dicom})
     if (!folder.empty()) std::filesystem::create_directories(folder);
   std::size_t pictures = 0, animations = 0, volumes = 0, instances = 0;
+  Json document = json_document("export");
+  document["series"] = Json::array();
+  Progress progress(o.wanted(err), 0, err);
   for (const auto& name : names) {
-    const Series series(reader, name);
+    const Series series(reader, name, progress);
     if (series.heads().empty()) continue;
+    Json window_shown;  // none of volumes
     if (!o.png.empty() || !o.gif.empty()) {
       const protocol::GreyWindow window = window_of(series, o.window);
       if (!o.png.empty()) pictures += export_png(series, window, o.png);
       if (!o.gif.empty()) animations += export_gif(series, window, o.gif, o.fps);
-      out << fmt::format("{}: {}, window {:g} .. {:g}\n", name, protocol::pluralized(series.heads().size(), "image"),
-                         window.low, window.high);
+      window_shown = {window.low, window.high};
+      progress.interrupt();
+      if (!o.json)
+        out << fmt::format("{}: {}, window {:g} .. {:g}\n", name, protocol::pluralized(series.heads().size(), "image"),
+                           window.low, window.high);
     }
+    document["series"].push_back({{"name", name}, {"images", series.heads().size()}, {"window", window_shown}});
     if (!o.nifti.empty()) volumes += export_nifti(series, o.nifti);
     if (!o.dicom.empty())
       instances += o.dicom_enhanced ? export_enhanced_dicom(reader, name, o.patient, o.dicom)
                                     : export_dicom(reader, name, o.patient, o.dicom);
   }
-  if (!o.png.empty())
-    out << fmt::format("{} written to {}\n", protocol::pluralized(pictures, "picture"), o.png.string());
-  if (!o.gif.empty())
-    out << fmt::format("{} written to {}\n", protocol::pluralized(animations, "animation"), o.gif.string());
-  if (!o.nifti.empty())
-    out << fmt::format("{} written to {}\n", protocol::pluralized(volumes, "NIfTI file"), o.nifti.string());
-  if (!o.dicom.empty())
-    out << fmt::format("{} written to {}\n", protocol::pluralized(instances, "DICOM file"), o.dicom.string());
+  struct Written {
+    const char* kind;
+    const char* noun;
+    std::size_t count;
+    const std::filesystem::path& folder;
+  };
+  progress.interrupt();
+  document["written"] = Json::object();
+  for (const Written& each :
+       {Written{"png", "picture", pictures, o.png}, Written{"gif", "animation", animations, o.gif},
+        Written{"nifti", "NIfTI file", volumes, o.nifti}, Written{"dicom", "DICOM file", instances, o.dicom}}) {
+    if (each.folder.empty()) continue;
+    document["written"][each.kind] = {{"files", each.count}, {"folder", each.folder.string()}};
+    if (!o.json)
+      out << fmt::format("{} written to {}\n", protocol::pluralized(each.count, each.noun), each.folder.string());
+  }
+  if (o.json) write_json(document, out);
 }
 
 }  // namespace echotrain::client

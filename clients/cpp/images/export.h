@@ -7,11 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "clients/cpp/base/progress.h"
 #include "config/option.h"
 
 namespace echotrain::client {
 
-struct ExportOptions {
+struct ExportOptions : ProgressChoice {
   std::filesystem::path input;
   std::filesystem::path png, gif, nifti, dicom;  ///< folders to write to, made when missing; at least one
   bool dicom_enhanced = false;                   ///< one multi-frame DICOM file per series
@@ -19,7 +20,8 @@ struct ExportOptions {
   std::string group = "dataset";
   std::string series;                               ///< empty: all
   std::optional<std::pair<double, double>> window;  ///< the values that become black and white
-  double fps = 15;                                  ///< frames per second of animations
+  bool json = false;
+  double fps = 15;  ///< frames per second of animations
 };
 
 config::OptionTable<ExportOptions> export_options();
@@ -34,6 +36,6 @@ config::OptionTable<ExportOptions> export_options();
 /// dicom: one file per plane, or per series with dicom_enhanced (dicom_export.h); std::runtime_error where this program
 /// was built without DCMTK. UsageError without any folder; std::runtime_error when the images of a series do not fit
 /// together.
-void export_images(const ExportOptions& options, std::ostream& out);
+void export_images(const ExportOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "clients/cpp/images/png_writer.h"
 #include "gadgets/numerics/core/reduce/reductions.h"
+#include "protocol/data/meta.h"
 #include "protocol/data/pixels.h"
 
 namespace echotrain::client {
@@ -47,7 +50,11 @@ void ImageReport::add(const protocol::Image& image) {
   const std::size_t number = image.head.contrast > 0 ? image.head.contrast : image.head.phase;
   const Pixels pixels = read_pixels(image);
   if (!truths_.empty()) choose_truth(truths_[number < truths_.size() ? number : 0], pixels, image.head.slice);
-  const std::vector<float> magnitude = combined_magnitude(pixels);
+  std::vector<float> magnitude = combined_magnitude(pixels);
+  // The gadget scale says what it multiplied by.
+  const std::string factor = protocol::meta_value(image.attributes, "scale_factor");
+  if (const double scale = std::strtod(factor.c_str(), nullptr); !truths_.empty() && std::isnormal(scale))
+    for (float& value : magnitude) value = static_cast<float>(value / scale);
   last_ = middle(magnitude, pixels.z, pixels.y, pixels.x);
   if (!folder_.empty()) {
     const float high = !truths_.empty() ? truth_peak() : percentile(last_.values, 100 * protocol::kShownShare);

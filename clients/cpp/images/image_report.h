@@ -22,9 +22,9 @@ double nrmse(const std::vector<float>& values, const std::vector<float>& referen
 class ImageReport {
  public:
   /// `truths` are the magnitude [y, x], [slice, y, x] or, of a volume, [z, y, x] of each contrast, or else of each
-  /// cardiac phase. Images are compared with their own without any scale fit, those without one with the first, and not
-  /// at all where it is zero; empty: no comparison. `png_folder` is the folder for pictures (created when missing);
-  /// empty for none.
+  /// cardiac phase. Images are compared with their own without any scale fit (but divided by their meta attribute
+  /// scale_factor), those without one with the first, and not at all where it is zero; empty: no comparison.
+  /// `png_folder` is the folder for pictures (created when missing); empty for none.
   ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder);
 
   /// Compares the image's magnitude and writes image_NNN.png (the middle z of a volume), windowed by the truth's range

@@ -11,6 +11,8 @@
 #include <ostream>
 #include <stdexcept>
 
+#include "clients/cpp/base/interruption.h"
+#include "clients/cpp/base/pending_dataset.h"
 #include "clients/cpp/base/pipeline_files.h"
 #include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/images/image_report.h"
@@ -53,12 +55,13 @@ class Output {
                         : std::vector<StoredArray>(),
                 o.png),
         file_(o.output) {
-    if (!xml.empty()) file_.header_xml(xml);
+    if (!xml.empty()) file_.writer().header_xml(xml);
   }
 
   void drain(Inbox& inbox) {
     for (const protocol::Image& image : inbox.take()) {
-      file_.append(image);
+      file_.writer().append(image);
+      file_.keep();
       ++images_;
       try {
         report_.add(image);
@@ -68,7 +71,8 @@ class Output {
     }
   }
   void finish() {
-    file_.flush();
+    file_.keep();
+    file_.writer().flush();
     if (report_failure_) std::rethrow_exception(report_failure_);
     report_.finish();
   }
@@ -77,7 +81,7 @@ class Output {
 
  private:
   ImageReport report_;
-  protocol::DatasetWriter file_;  // after all that can be refused: opening it empties an existing file
+  PendingDataset file_;
   std::size_t images_ = 0;
   std::exception_ptr report_failure_;
 };
@@ -94,8 +98,8 @@ void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
   }
 }
 
-// Refuses data that do not fit the pipeline, before the output is opened, which empties an existing file.
-void refuse_misfit(const ReconOptions& o, const protocol::DatasetReader& reader, const PipelinePlan& plan) {
+// Refuses data that do not fit the pipeline.
+void refuse_misfit(const ReconOptions& o, const protocol::ScanReader& reader, const PipelinePlan& plan) {
   std::size_t images = 0;
   for (const std::string& series : reader.image_series()) images += reader.images(series);
   if (const std::string reason = plan.misfit(reader.acquisitions(), images); !reason.empty())
@@ -136,7 +140,7 @@ class Savers {
 // Pushes the whole file through the pipeline. Beside readouts, images count where the pipeline or a branch takes them.
 class Feeder {
  public:
-  Feeder(const ReconOptions& o, const protocol::DatasetReader& reader, const protocol::Header& header,
+  Feeder(const ReconOptions& o, const protocol::ScanReader& reader, const protocol::Header& header,
          const PipelinePlan& plan, std::ostream& err)
       : options_(o),
         reader_(reader),
@@ -152,7 +156,7 @@ class Feeder {
       if (filter_.keeps(readout)) batch.push_back(std::move(readout));
       if (batch.size() == static_cast<std::size_t>(options_.batch) || (i + 1 == readouts && !batch.empty())) {
         pipeline.push(std::exchange(batch, {}));
-        after_push();
+        after_push(i + 1);
       }
     }
     for (std::size_t i = 0; i < reader_.waveforms(); ++i) pipeline.push(reader_.waveform(i));
@@ -160,7 +164,7 @@ class Feeder {
       for (const auto& series : reader_.image_series()) {
         for (std::size_t i = 0; i < reader_.images(series); ++i) {
           pipeline.push(reader_.image(series, i));
-          after_push();
+          after_push(readouts);
         }
       }
     }
@@ -169,10 +173,36 @@ class Feeder {
 
  private:
   const ReconOptions& options_;
-  const protocol::DatasetReader& reader_;
+  const protocol::ScanReader& reader_;
   const bool with_images_;
   ReadoutFilter filter_;
 };
+
+// A run of its own for what the scan after it may use, which stays in the context's stores. The scan goes on without it
+// where the pipeline does not take it.
+void prepare(const ReconOptions& o, const std::shared_ptr<const PipelinePlan>& plan, numerics::Context& context,
+             const Preparation& preparation, std::ostream& err) {
+  const protocol::ScanReader& reader = *preparation.reader;
+  announce(o.input, preparation, err);
+  try {
+    const auto header = protocol::parse_header(reader.header_xml(), {});
+    if (!header) throw std::runtime_error(header.error().message);
+    PipelineSink sink;
+    sink.image = [](protocol::Image&&, const ImageTimes&) {};
+    sink.text = [&](protocol::Level level, const std::string& text) {
+      err << fmt::format("{}: {}: {}\n", preparation.name, level_name(level), text);
+    };
+    const protocol::AssetFolder assets(o.assets);
+    RankedPipeline pipeline(o.followers, plan, context, std::move(sink),
+                            [&](const std::string& name) { return assets.images(name); });
+    pipeline.start(*header);
+    Feeder(o, reader, *header, *plan, err).feed(pipeline, [](std::size_t) {});
+    pipeline.finish(End::complete);
+    pipeline.wait();
+  } catch (const std::exception& error) {
+    err << "warning: the pipeline did not take it, and the scan goes on without: " << error.what() << '\n';
+  }
+}
 
 }  // namespace
 
@@ -182,9 +212,13 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   const numerics::Backend backend = choose_backend(plan->spec(), o.backend);
   const auto resources = std::make_shared<numerics::Resources>(o.resources);
   resources->get<StepSettings>() = step_settings(o.steps);
-  numerics::Context context(backend, resources);
+  const InterruptionStop stop;
+  numerics::ContextOptions on;
+  on.stop_token = stop.token();
+  numerics::Context context(backend, resources, on);
 
-  const protocol::DatasetReader reader(o.input, o.group);
+  const auto opened = open_scan_file(o.input, o.group, o.choice, err);
+  const protocol::ScanReader& reader = *opened;
   const std::string xml = reader.header_xml();
   // A file of images may lack a header; FIRE clients then send this text.
   const auto header = protocol::parse_header(xml.empty() && reader.acquisitions() == 0 ? "Dummy XML header" : xml, {});
@@ -192,12 +226,20 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
     throw std::runtime_error(fmt::format("{}: {}: {}", o.input.string(), header.error().code, header.error().message));
 
   refuse_misfit(o, reader, plan->chain_for(*header));
+  for (const Preparation& before : open_preparations(o.input, o.choice, err)) {
+    if (o.followers == nullptr)
+      prepare(o, plan, context, before, err);
+    else
+      err << "warning: several ranks keep nothing for later scans, and the scan goes on without\n";
+  }
 
   Inbox inbox;
   const auto begin = std::chrono::steady_clock::now();
   PipelineSink sink;
   sink.image = [&inbox](protocol::Image&& image, const ImageTimes&) { inbox.put(std::move(image)); };
-  sink.text = [&err](protocol::Level level, const std::string& text) {
+  Progress progress(o.wanted(err), reader.acquisitions(), err);
+  sink.text = [&err, &progress](protocol::Level level, const std::string& text) {
+    progress.interrupt();
     err << level_name(level) << ": " << text << '\n';
   };
   const protocol::AssetFolder assets(o.assets);
@@ -205,18 +247,26 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
                           [&](const std::string& name) { return assets.images(name); });
   Savers savers(o, pipeline);
   pipeline.start(*header);
-  // Opened only after all checks, so that a mistake does not cost the output of an earlier run.
   Output output(o, xml);
   savers.open(context);
   try {
-    Feeder(o, reader, *header, *plan, err).feed(pipeline, [&] { output.drain(inbox); });
+    Feeder(o, reader, *header, *plan, err).feed(pipeline, [&](std::size_t readouts) {
+      output.drain(inbox);
+      progress.show(readouts, output.images(), false);
+      context.check_stop();
+    });
     pipeline.finish(End::complete);
     pipeline.wait();
+  } catch (const numerics::Stopped&) {
+    output.drain(inbox);
+    throw Interrupted(fmt::format("interrupted; {} before that{}", protocol::pluralized(output.images(), "image"),
+                                  output.images() > 0 ? ": " + o.output.string() : ""));
   } catch (...) {
     output.drain(inbox);
     throw;
   }
   output.drain(inbox);
+  progress.show(reader.acquisitions(), output.images(), true);
   output.finish();
   savers.finish(err);
 

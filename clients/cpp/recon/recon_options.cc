@@ -8,12 +8,14 @@ config::OptionTable<ReconOptions> recon_options() {
   using O = ReconOptions;
   using config::BackendChoice;
   return config::OptionTable<O>()
-      .path("input", &O::input, "IN.h5|-", "ISMRMRD file, or - for a stream on stdin, answered by one on stdout")
+      .path("input", &O::input, "IN|-",
+            "ISMRMRD file or raw data of a Siemens scanner, or - for a stream on stdin, answered by one on stdout")
       .positional()
       .required()
       .path("config", &O::config, "NAME|FILE.yaml",
             "pipeline: a shipped one's name, or a .yaml file (a stream may name its own)")
       .letter('c')
+      .path("pipeline", &O::config, "NAME|FILE.yaml", "the same as --config")
       .path("output", &O::output, "OUT.h5", "file for the images")
       .letter('o')
       .choice_of<BackendChoice>(
@@ -26,10 +28,13 @@ config::OptionTable<ReconOptions> recon_options() {
       .pair("save_after", &O::save_after, "GADGET FILE.h5", "write what a gadget gave to FILE.h5 as arrays")
       .text("group", &O::group, "group of the input file")
       .letter('g')
+      .group("", &O::choice, measurement_options())
       .path("truth", &O::truth, "FILE", kTruthHelp)
       .alone("")
       .path("png", &O::png, "DIR", "folder for pictures of the images")
-      .integer("batch", &O::batch, 1, 1000000, "readouts given to the pipeline at once");
+      .integer("batch", &O::batch, 1, 1000000, "readouts given to the pipeline at once")
+      .flag("progress", &O::progress, "show progress on stderr (default: on a terminal)")
+      .flag("no_progress", &O::no_progress, "show none");
 }
 
 }  // namespace echotrain::client

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "clients/cpp/base/progress.h"
+#include "clients/cpp/base/scan_file.h"
 #include "config/option.h"
 #include "config/pipeline_spec.h"
 #include "config/step_options.h"
@@ -18,10 +20,11 @@ class Followers;
 
 namespace echotrain::client {
 
-struct ReconOptions {
+struct ReconOptions : ProgressChoice {
   std::filesystem::path input, output;
   std::string config;  ///< a pipeline's name or file
   std::string group = "dataset";
+  MeasurementChoice choice;
   config::BackendChoice backend = config::BackendChoice::automatic;
   std::vector<std::string> pipelines;                           ///< more folders of pipelines
   std::filesystem::path assets;                                 ///< folder of files that pipelines may name

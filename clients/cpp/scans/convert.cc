@@ -42,7 +42,17 @@ std::unique_ptr<MessageOutput> open_output(const ConvertOptions& o, Format forma
   return output;
 }
 
+/// Names the measurements of a scanner's file that the converted one may use.
+void tell_of_preparations(const ConvertOptions& o, std::ostream& report, std::ostream& err) {
+  std::string names;
+  for (const Preparation& each : open_preparations(o.input, o.choice, err))
+    names += (names.empty() ? "" : ", ") + each.name;
+  if (!names.empty())
+    report << fmt::format("left out, as the output holds one scan: {}; --measurement N converts one of them\n", names);
+}
+
 int from_stream(const ConvertOptions& o, Format to, MessageInput& input, std::ostream& out, std::ostream& err) {
+  refuse_choice(o.input, o.choice);
   const std::string name = is_pipe(o.input) ? "stdin" : o.input.string();
   auto message = input.next();
   if (!message && message.error().code != "truncated") {  // before the output is touched
@@ -71,16 +81,33 @@ int from_stream(const ConvertOptions& o, Format to, MessageInput& input, std::os
   return message || message.error().code == "truncated" ? 0 : 1;
 }
 
-/// An HDF5 file's messages as they go to a server, then its images, if they were not the scan, and CLOSE.
+/// A file's messages as they go to a server, then its images, if they were not the scan, and CLOSE.
 int from_dataset(const ConvertOptions& o, Format to, std::ostream& out, std::ostream& err) {
-  DatasetSource scan(o.input, o.group);
+  auto file = open_scan_file(o.input, o.group, o.choice, err);
+  std::ostream& report = report_of(o, out, err);
+  if (to == Format::hdf5 && !is_scanner_file(o.input)) {  // by one thread, as the HDF5 library needs it
+    const auto output = open_output(o, to);
+    if (const std::string xml = file->header_xml(); !xml.empty()) output->take(HeaderText{xml});
+    for (std::size_t i = 0; i < file->acquisitions(); ++i) output->take(file->acquisition(i));
+    for (std::size_t i = 0; i < file->waveforms(); ++i) output->take(file->waveform(i));
+    output->finish();
+    summarise(o, *output, report);
+    return 0;
+  }
+  DatasetSource scan(std::move(file));
   const auto output = open_output(o, to);
   if (!scan.header_xml().empty()) output->take(HeaderText{scan.header_xml()});
   while (auto chunk = scan.next()) output->take(*std::move(chunk));
 
+  if (is_scanner_file(o.input)) {
+    output->take(Close{});
+    output->finish();
+    summarise(o, *output, report);
+    tell_of_preparations(o, report, err);
+    return 0;
+  }
   // The source has been read to its end, so nobody else uses the HDF5 library.
   const DatasetReader reader(o.input, o.group);
-  std::ostream& report = report_of(o, out, err);
   for (const std::string& series : reader.image_series()) {
     for (std::size_t i = 0; i < reader.images(series); ++i) {
       const Image image = reader.image(series, i);
@@ -102,7 +129,8 @@ int from_dataset(const ConvertOptions& o, Format to, std::ostream& out, std::ost
 config::OptionTable<ConvertOptions> convert_options() {
   using O = ConvertOptions;
   return config::OptionTable<O>()
-      .path("input", &O::input, "IN", "HDF5 file, stream file (a raw capture) or MRD 2 stream, or - for one on stdin")
+      .path("input", &O::input, "IN",
+            "HDF5 file, stream file (a raw capture), MRD 2 stream, raw data of a Siemens scanner, or - for stdin")
       .positional()
       .required()
       .path("output", &O::output, "OUT", "file to write; a stream may go to - (stdout)")
@@ -112,13 +140,18 @@ config::OptionTable<ConvertOptions> convert_options() {
               "what to write; auto: a stream of an HDF5 file or to stdout, and an HDF5 file of a stream")
       .path("config", &O::config, "NAME|FILE.yaml", "begin the stream with a pipeline: a name, or a .yaml file")
       .letter('c')
+      .path("pipeline", &O::config, "NAME|FILE.yaml", "the same as --config")
       .text("group", &O::group, "group of the HDF5 file")
-      .letter('g');
+      .letter('g')
+      .group("", &O::choice, measurement_options());
 }
 
 int convert(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
   MessageInput input(o.input);
-  const bool to_stream = input.format() == Format::hdf5 || (input.format() == Format::mrd2 && is_pipe(o.output));
+  const bool scanner = input.format() == Format::scanner;
+  const bool sequence = !o.choice.sequence.empty();
+  const bool to_stream = (input.format() == Format::hdf5 && (!sequence || is_pipe(o.output))) ||
+                         ((scanner || input.format() == Format::mrd2) && is_pipe(o.output));
   const Format to = o.to == "hdf5"     ? Format::hdf5
                     : o.to == "mrd2"   ? Format::mrd2
                     : o.to == "stream" ? Format::stream
@@ -128,9 +161,12 @@ int convert(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
     throw UsageError("only a stream can go to stdout: name an HDF5 file to write, or say --to stream or --to mrd2");
   if (!o.config.empty() && to != Format::stream)
     throw UsageError("-c is for the beginning of a stream; HDF5 files and MRD 2 have no place for it");
-  if (to == input.format())
+  if (sequence && input.format() != Format::hdf5 && !scanner)
+    throw UsageError("--seq takes an ISMRMRD file or raw data of a Siemens scanner: convert the stream first");
+  if (to == input.format() && !sequence)
     throw UsageError(fmt::format("{} is what the input is already: say --to with another format", format_name(to)));
-  return input.format() == Format::hdf5 ? from_dataset(o, to, out, err) : from_stream(o, to, input, out, err);
+  return input.format() == Format::hdf5 || scanner ? from_dataset(o, to, out, err)
+                                                   : from_stream(o, to, input, out, err);
 }
 
 }  // namespace echotrain::client

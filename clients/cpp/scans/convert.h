@@ -1,19 +1,22 @@
-// The command `echotrain convert` makes an ISMRMRD HDF5 file, a stream of messages or an MRD 2 stream from any of them.
+// The command `echotrain convert` makes an ISMRMRD HDF5 file, a stream of messages or an MRD 2 stream from any of them
+// or from raw data of a Siemens scanner.
 #pragma once
 
 #include <filesystem>
 #include <iosfwd>
 #include <string>
 
+#include "clients/cpp/base/scan_file.h"
 #include "config/option.h"
 
 namespace echotrain::client {
 
 struct ConvertOptions {
   std::filesystem::path input, output;  ///< "-": stdin, stdout (streams only)
-  std::string to = "auto";              ///< "hdf5", "stream" or "mrd2"; "auto": a stream of an HDF5 file, and back
+  std::string to = "auto";              ///< "hdf5", "stream" or "mrd2"; "auto": a stream of an HDF5 file, else HDF5
   std::string config;             ///< configuration at the start of a stream: a name, or a .yaml file; empty for none
   std::string group = "dataset";  ///< group in the HDF5 file
+  MeasurementChoice choice;
 };
 
 config::OptionTable<ConvertOptions> convert_options();

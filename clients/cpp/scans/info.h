@@ -1,4 +1,4 @@
-// The command `echotrain info` lists the contents of an ISMRMRD file.
+// The command `echotrain info` lists the contents of a file: ISMRMRD HDF5, or raw data of a Siemens scanner.
 #pragma once
 
 #include <filesystem>
@@ -10,12 +10,14 @@ namespace echotrain::client {
 
 struct InfoOptions {
   std::filesystem::path input;
+  bool json = false;
 };
 
 config::OptionTable<InfoOptions> info_options();
 
-/// Prints groups, header facts, counts of readouts by kind, trajectory range, flags and image series. A header that
-/// does not pass the server's checks is reported as such. Throws protocol::DatasetError for a file that cannot be read.
+/// Prints groups or measurements, header facts, counts of readouts by kind, trajectory range, flags and image series. A
+/// header that does not pass the server's checks is reported as such. Throws protocol::DatasetError for a file that
+/// cannot be read.
 void info(const InfoOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

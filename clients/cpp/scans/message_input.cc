@@ -10,6 +10,8 @@
 #include <span>
 #include <system_error>
 
+#include "clients/cpp/base/scan_file.h"
+
 namespace echotrain::client {
 namespace {
 
@@ -36,7 +38,8 @@ std::size_t read_begin(std::FILE* file, std::span<char> to, const std::string& n
 }  // namespace
 
 std::string_view format_name(Format format) {
-  return format == Format::hdf5 ? "an HDF5 file" : format == Format::mrd2 ? "an MRD 2 stream" : "a stream";
+  constexpr std::string_view kNames[] = {"an HDF5 file", "a stream", "an MRD 2 stream", "a scanner's raw data"};
+  return kNames[static_cast<std::size_t>(format)];
 }
 
 std::string in_words(const mrd2::LeftOut& left_out) {
@@ -49,6 +52,10 @@ std::string in_words(const mrd2::LeftOut& left_out) {
 MessageInput::MessageInput(const std::filesystem::path& path)
     : file_(path == "-" ? stdin : std::fopen(path.c_str(), "rb"), FileCloser{path != "-"}) {
   if (!file_) throw std::system_error(errno, std::generic_category(), "cannot open " + path.string());
+  if (path != "-" && is_scanner_file(path)) {
+    format_ = Format::scanner;
+    return;
+  }
   std::array<char, kHdf5.size()> begin{};
   const std::size_t have = read_begin(file_.get(), begin, path.string());
   const std::string_view begun(begin.data(), have);

@@ -14,15 +14,16 @@
 
 namespace echotrain::client {
 
-enum class Format { hdf5, stream, mrd2 };
-std::string_view format_name(Format format);  ///< "an HDF5 file", ...
+enum class Format { hdf5, stream, mrd2, scanner };  ///< scanner: raw data of a Siemens scanner
+std::string_view format_name(Format format);        ///< "an HDF5 file", ...
 
 /// Returns "3 texts, 1 query": of each kind, how often it was left out.
 std::string in_words(const protocol::mrd2::LeftOut& left_out);
 
 class MessageInput {
  public:
-  /// Opens a file, or stdin ("-"). Throws std::system_error when it cannot be opened. Of an HDF5 file nothing is read.
+  /// Opens a file, or stdin ("-"). Throws std::system_error when it cannot be opened. Of HDF5 and scanners' files
+  /// nothing is read.
   explicit MessageInput(const std::filesystem::path& path);
 
   Format format() const { return format_; }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "clients/cpp/base/json_output.h"
 #include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/connection/query.h"
 #include "clients/cpp/connection/remote_options.h"
@@ -67,7 +68,21 @@ std::vector<std::string> labels_of(const std::string& xml, std::size_t coils) {
   return labels;
 }
 
-void print_noise(const CoilNoise& noise, double least, std::ostream& out) {
+// Calls `take` with each pair of coils whose correlation is above `least`.
+template <class Take>
+void for_correlated(const std::vector<numerics::cdouble>& covariance, const std::vector<double>& deviations,
+                    double least, const Take& take) {
+  const std::size_t coils = deviations.size();
+  for (std::size_t a = 0; a < coils; ++a)
+    for (std::size_t b = a + 1; b < coils; ++b) {
+      const double both = 2 * deviations[a] * deviations[b];
+      const double correlation = both > 0 ? std::abs(covariance[a * coils + b]) / both : 0;
+      if (correlation > least) take(a, b, correlation);
+    }
+}
+
+// Prints it, or, with a document, adds it there.
+void print_noise(const CoilNoise& noise, const std::string& of, double least, std::ostream& out, Json* document) {
   const std::vector<numerics::cdouble>& covariance = noise.covariance;
   const std::size_t coils = noise.labels.size();
   std::vector<double> deviations;
@@ -76,17 +91,26 @@ void print_noise(const CoilNoise& noise, double least, std::ostream& out) {
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(coils / 2), sorted.end());
   const double median = sorted[coils / 2];
 
-  out << "  " << noise.about << '\n';
+  if (document != nullptr) {
+    Json each = {{"of", of}, {"about", noise.about}, {"coils", Json::array()}, {"correlated", Json::array()}};
+    for (std::size_t c = 0; c < coils; ++c)
+      each["coils"].push_back({{"deviation", deviations[c]},
+                               {"of_median", median > 0 ? deviations[c] / median : 0},
+                               {"label", noise.labels[c]}});
+    for_correlated(covariance, deviations, least, [&](std::size_t a, std::size_t b, double correlation) {
+      each["correlated"].push_back({{"coils", {a, b}}, {"correlation", correlation}});
+    });
+    (*document)["noise"].push_back(std::move(each));
+    return;
+  }
+  out << of << '\n' << "  " << noise.about << '\n';
   out << "  coil          std  of median  label\n";
   for (std::size_t c = 0; c < coils; ++c)
     out << fmt::format("  {:4}  {:11.5g}  {:9.3f}  {}\n", c, deviations[c], median > 0 ? deviations[c] / median : 0,
                        noise.labels[c]);
-  for (std::size_t a = 0; a < coils; ++a)
-    for (std::size_t b = a + 1; b < coils; ++b) {
-      const double both = 2 * deviations[a] * deviations[b];
-      const double correlation = both > 0 ? std::abs(covariance[a * coils + b]) / both : 0;
-      if (correlation > least) out << fmt::format("  coils {} and {}: correlation {:.3f}\n", a, b, correlation);
-    }
+  for_correlated(covariance, deviations, least, [&](std::size_t a, std::size_t b, double correlation) {
+    out << fmt::format("  coils {} and {}: correlation {:.3f}\n", a, b, correlation);
+  });
 }
 
 /// Reads the answer to echotrain::noise_matrix/ID (docs/protocol.md); nothing when it is not of that form.
@@ -120,7 +144,7 @@ std::optional<CoilNoise> noise_in(const std::string& answer) {
   return noise;
 }
 
-void noise_of_server(const NoiseOptions& options, std::ostream& out) {
+void noise_of_server(const NoiseOptions& options, std::ostream& out, Json* document) {
   const ServerAddress server = parse_server(options.server, options.tls, options.tls_settings);
   const std::chrono::duration<double> timeout(options.timeout_s);
   const std::string pipelines = ask(server, "echotrain::pipelines", timeout);
@@ -131,23 +155,21 @@ void noise_of_server(const NoiseOptions& options, std::ostream& out) {
     throw std::runtime_error(fmt::format("{} keeps no noise of the measurement {}", options.server, options.id));
   const auto noise = noise_in(answer);
   if (!noise) throw std::runtime_error(fmt::format("{} does not know the question for noise", options.server));
-  out << "measurement " << options.id << '\n';
-  print_noise(*noise, options.correlation, out);
+  print_noise(*noise, "measurement " + options.id, options.correlation, out, document);
 }
 
-void noise_of_file(const NoiseOptions& options, std::ostream& out) {
+void noise_of_file(const NoiseOptions& options, std::ostream& out, Json* document) {
   bool found = false;
   for (const auto& group : protocol::DatasetReader::groups(options.input)) {
     const protocol::DatasetReader reader(options.input, group);
     const GroupNoise noise = noise_of(reader);
     if (!noise.covariance || noise.covariance->samples() < 2) continue;
     found = true;
-    out << fmt::format("group {}\n", group);
     const auto coils = static_cast<std::size_t>(noise.covariance->coils());
     print_noise({fmt::format("{} noise readouts, {} samples of {} coils, {:g} us a sample", noise.readouts,
                              noise.covariance->samples(), coils, noise.dwell_us),
                  noise.covariance->covariance(), labels_of(reader.header_xml(), coils)},
-                options.correlation, out);
+                "group " + group, options.correlation, out, document);
   }
   if (!found) throw std::runtime_error(options.input.string() + " holds no noise readouts (flag 19)");
 }
@@ -165,7 +187,8 @@ config::OptionTable<NoiseOptions> noise_options() {
       .group("", &O::tls_settings, tls_options())
       .number("timeout", &O::timeout_s, 0.001, 1e6, "longest wait for the server's answer")
       .unit("s")
-      .number("correlation", &O::correlation, 0, 1, "list pairs of coils whose correlation is above this");
+      .number("correlation", &O::correlation, 0, 1, "list pairs of coils whose correlation is above this")
+      .flag("json", &O::json, kJsonHelp);
 }
 
 void noise(const NoiseOptions& options, std::ostream& out) {
@@ -173,7 +196,11 @@ void noise(const NoiseOptions& options, std::ostream& out) {
   if (options.server.empty() != options.id.empty()) throw UsageError("--server and --id belong together; give both");
   if (options.server.empty() && (options.tls || !options.tls_settings.ca.empty()))
     throw UsageError("--tls and --ca are for --server");
-  options.server.empty() ? noise_of_file(options, out) : noise_of_server(options, out);
+  Json document = json_document("noise");
+  document["noise"] = Json::array();
+  Json* const wanted = options.json ? &document : nullptr;
+  options.server.empty() ? noise_of_file(options, out, wanted) : noise_of_server(options, out, wanted);
+  if (options.json) write_json(document, out);
 }
 
 }  // namespace echotrain::client

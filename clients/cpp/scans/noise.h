@@ -15,7 +15,8 @@ struct NoiseOptions {
   std::string server, id;       ///< "host:port", and the measurement ID of a noise scan
   bool tls = false;
   TlsSettings tls_settings;
-  double timeout_s = 10;     ///< for the server's answer
+  double timeout_s = 10;  ///< for the server's answer
+  bool json = false;
   double correlation = 0.3;  ///< pairs of coils above it are listed
 };
 

@@ -12,6 +12,7 @@ namespace echotrain::client {
 
 struct VerifyOptions {
   std::vector<std::string> files;
+  bool json = false;
 };
 
 config::OptionTable<VerifyOptions> verify_options();

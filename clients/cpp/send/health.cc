@@ -12,6 +12,7 @@
 #include <string_view>
 #include <thread>
 
+#include "clients/cpp/base/json_output.h"
 #include "clients/cpp/connection/server_connection.h"
 
 namespace echotrain::client {
@@ -70,13 +71,16 @@ config::OptionTable<HealthOptions> health_options() {
   return config::OptionTable<O>()
       .text("address", &O::address, "host of the server")
       .letter('a')
+      .text("host", &O::address, "the same as --address")
+      .default_in_help()
       .integer("port", &O::port, 1, 65535, "its admin port")
       .letter('p')
       .text("path", &O::path, "what to ask for: /readyz, /livez, /metrics or /sessions")
       .number("timeout", &O::timeout_s, 0.001, 1e6, "longest wait for an answer")
       .unit("s")
       .number("wait", &O::wait_s, 0, 1e6, "asks again for so long until the answer is that it is ready; 0: asks once")
-      .unit("s");
+      .unit("s")
+      .flag("json", &O::json, kJsonHelp);
 }
 
 int health(const HealthOptions& options, std::ostream& out) {
@@ -101,7 +105,16 @@ int health(const HealthOptions& options, std::ostream& out) {
           fmt::format("not ready within {:g} s (the server's log may say why): {}", options.wait_s, last));
     }
     if (!answer) throw ConnectionError(failure);
-    out << answer->body;
+    if (options.json) {
+      Json document = json_document("health");
+      document["ready"] = ready;
+      document["path"] = options.path;
+      const Json body = Json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
+      document["answer"] = body.is_discarded() ? Json(answer->body) : body;
+      write_json(document, out);
+    } else {
+      out << answer->body;
+    }
     return ready ? 0 : 1;
   }
 }

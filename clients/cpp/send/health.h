@@ -14,6 +14,7 @@ struct HealthOptions {
   std::uint16_t port = 9004;  ///< the server's admin port
   std::string path = "/readyz";
   double timeout_s = 3;
+  bool json = false;
   double wait_s = 0;  ///< how long to ask again until the answer is 200; 0: asks once
 };
 

@@ -1,9 +1,9 @@
 #include "clients/cpp/send/send.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -11,13 +11,16 @@
 #include <string_view>
 #include <vector>
 
+#include "clients/cpp/base/interruption.h"
+#include "clients/cpp/base/json_output.h"
 #include "clients/cpp/base/pipeline_files.h"
 #include "clients/cpp/base/usage_error.h"
 #include "clients/cpp/connection/config_message.h"
 #include "clients/cpp/connection/exchange.h"
 #include "clients/cpp/connection/mrd2_source.h"
 #include "clients/cpp/images/image_report.h"
-#include "clients/cpp/send/latency_report.h"
+#include "clients/cpp/send/collector.h"
+#include "clients/cpp/send/delivery.h"
 #include "protocol/data/pluralized.h"
 #include "protocol/files/dataset.h"
 #include "protocol/wire/codec.h"
@@ -25,128 +28,15 @@
 namespace echotrain::client {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 protocol::Buffer preamble(const SendOptions& o, const std::string& xml) {
   protocol::Buffer bytes = config_message(o.config, o.config_text, o.server.token());
   protocol::encode(protocol::HeaderText{xml.empty() ? kNoHeader : xml}, bytes);
   return bytes;
 }
 
-// One line that rewrites itself on a terminal; a line every two seconds elsewhere.
-class Progress {
- public:
-  Progress(bool wanted, std::size_t readouts, std::ostream& err)
-      : wanted_(wanted), terminal_(::isatty(STDERR_FILENO) == 1), readouts_(readouts), err_(err) {}
-
-  void show(const Exchange& exchange, std::size_t images, bool last) {
-    const auto now = Clock::now();
-    const auto pause = terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(2000);
-    if (!wanted_ || (!last && now - shown_ < pause)) return;
-    shown_ = now;
-    const std::size_t sent = exchange.readouts_sent();
-    constexpr std::size_t kWidth = 30;
-    const std::size_t filled = readouts_ == 0 ? kWidth : kWidth * sent / readouts_;
-    const std::string line = fmt::format("[{}{}] {}/{} readouts, {} images", std::string(filled, '#'),
-                                         std::string(kWidth - filled, '.'), sent, readouts_, images);
-    err_ << (terminal_ ? "\r" + line + (last ? "\n" : "") : line + "\n") << std::flush;
-    open_ = terminal_ && !last;
-  }
-  /// Ends the line that is being rewritten, so that other text can follow.
-  void interrupt() {
-    if (open_) err_ << '\n';
-    open_ = false;
-  }
-
- private:
-  bool wanted_, terminal_;
-  std::size_t readouts_;
-  std::ostream& err_;
-  Clock::time_point shown_{};
-  bool open_ = false;
-};
-
-// Takes everything that comes back: images go to the file first, then to the report.
-class Collector {
- public:
-  Collector(const SendOptions& o, const std::string& xml, std::ostream& err)
-      : err_(err), report_(truth(o), o.png), file_(open(o, xml)) {}
-
-  void take(const ReceivedImage& received) {
-    file_->append(received.image);
-    // Often enough to lose little if this program is killed, seldom enough not to slow the stream.
-    if (Clock::now() - flushed_ > std::chrono::seconds(1)) {
-      file_->flush();
-      flushed_ = Clock::now();
-    }
-    ++images;
-    if (received.latency) latencies.push_back(received.latency->count());
-    const auto meta = meta_values(received.image.attributes);
-    for (const auto& [name, value] : meta) {
-      if (name == "echotrain_backend") backend = value;
-    }
-    latency.add(received.latency ? std::optional(1e3 * received.latency->count()) : std::nullopt, meta);
-    try {
-      report_.add(received.image);
-    } catch (const std::exception& error) {
-      if (report_failure.empty()) report_failure = error.what();
-    }
-  }
-
-  void take(const protocol::Text& text) {
-    const std::size_t end = text.text.find_last_not_of(" \r\n") + 1;
-    const std::string line = protocol::printable(std::string_view(text.text).substr(0, end));
-    if (line.rfind("ERROR", 0) == 0 && server_error.empty())  // said at the end
-      server_error = line.substr(std::min(line.size(), line.find_first_not_of(' ', 5)));
-    else
-      err_ << "server: " << line << '\n';
-  }
-
-  void finish() {
-    file_->flush();
-    if (report_failure.empty()) report_.finish();
-  }
-  const ImageReport& report() const { return report_; }
-
-  std::size_t images = 0;
-  std::vector<double> latencies;
-  LatencyReport latency;
-  std::string backend, server_error, report_failure;
-
- private:
-  static std::unique_ptr<protocol::DatasetWriter> open(const SendOptions& o, const std::string& xml) {
-    auto file = std::make_unique<protocol::DatasetWriter>(o.output);
-    if (!xml.empty()) file->header_xml(xml);
-    return file;
-  }
-  std::vector<StoredArray> truth(const SendOptions& o) {
-    if (!o.truth) return {};
-    return read_truths(o.truth->empty() ? o.input : std::filesystem::path(*o.truth), o.group);
-  }
-
-  std::ostream& err_;
-  ImageReport report_;
-  std::unique_ptr<protocol::DatasetWriter> file_;  // opened after the truth, which may be missing: opening empties it
-  Clock::time_point flushed_ = Clock::now();
-};
-
-std::string summary(const Collector& got, const Exchange& exchange) {
-  const double seconds = std::max(exchange.sending_time().count(), 1e-9);
-  std::string text = fmt::format("readouts sent     {} in {:.2f} s ({:.0f}/s, {:.1f} MB/s)\n", exchange.readouts_sent(),
-                                 seconds, static_cast<double>(exchange.readouts_sent()) / seconds,
-                                 static_cast<double>(exchange.bytes_sent()) / seconds / 1e6);
-  text += fmt::format("images received   {}\n", got.images);
-  if (!got.latencies.empty()) {
-    std::vector<double> sorted = got.latencies;
-    std::sort(sorted.begin(), sorted.end());
-    text += fmt::format(
-        "latency           median {:.1f} ms, p99 {:.1f} ms, max {:.1f} ms (last readout sent -> image received)\n",
-        1e3 * quantile(sorted, 0.5), 1e3 * quantile(sorted, 0.99), 1e3 * sorted.back());
-  }
-  if (const auto error = got.report().median_error())
-    text += fmt::format("NRMSE             median {:.4g} against the truth\n", *error);
-  if (!got.backend.empty()) text += fmt::format("backend           {}\n", got.backend);
-  return text;
+std::vector<StoredArray> truth_of(const SendOptions& o) {
+  if (!o.truth) return {};
+  return read_truths(o.truth->empty() ? o.input : std::filesystem::path(*o.truth), o.group);
 }
 
 // A name that ends like a file's is taken for a pipeline's where there is no such file.
@@ -156,61 +46,124 @@ std::string hint_for(const SendOptions& o, const std::string& error) {
   return fmt::format("; nor is there a file '{}' in this folder", o.config);
 }
 
+ExchangeTimeouts patience_of(const SendOptions& o) {
+  ExchangeTimeouts patience;
+  if (!o.timeout_s) return patience;
+  patience.sending = std::chrono::duration<double>(*o.timeout_s);
+  patience.after_close = patience.sending;
+  return patience;
+}
+
+// A server calls the pipeline's text "config", where a token stands above it. Its author knows it by its file.
+std::string with_file_name(const SendOptions& o, const std::string& error) {
+  constexpr std::string_view kTheirs = " config:";
+  const std::size_t at = error.find(kTheirs);
+  if (at == std::string::npos || !is_pipeline_file(o.config)) return error;
+  const char* const number = error.data() + at + kTheirs.size();
+  int line = 0;
+  const auto read = std::from_chars(number, error.data() + error.size(), line);
+  if (read.ec != std::errc()) return error;
+  return fmt::format("{} {}:{}{}", error.substr(0, at), o.config, line - (o.server.token().empty() ? 0 : 1), read.ptr);
+}
+
+// The lines of a failure, which stand above the counts.
+std::string tell(const std::string& failure, std::size_t images, const std::filesystem::path& output) {
+  std::error_code error;
+  const bool older = images == 0 && !output.empty() && std::filesystem::exists(output, error);
+  return fmt::format(
+      "error: {}\n{}\n", failure,
+      images > 0 ? fmt::format("{} received before that: {}", protocol::pluralized(images, "image"), output.string())
+                 : "no image was received" + (older ? fmt::format("; {} is as it was", output.string()) : ""));
+}
+
+Json document_of(const Delivery& delivery, const Collector& got, const std::string& failure) {
+  Json document = json_document("send");
+  document["scan"] = delivery.id().empty() ? Json() : Json(delivery.id());
+  document["readouts"] = delivery.sent().readouts;
+  document["bytes"] = delivery.sent().bytes;
+  document["seconds"] = delivery.sent().seconds;
+  got.summarize(document);
+  document["connections"] = delivery.connections();
+  document["error"] = failure.empty() ? Json() : Json(failure);
+  return document;
+}
+
+// A connection of its own for what the scan after it may use: the server keeps it, and sends no image. The scan goes on
+// without it where the server does not take it.
+void send_preparation(const SendOptions& o, Preparation preparation, std::ostream& err) {
+  announce(o.input, preparation, err);
+  DatasetSource source(std::move(preparation.reader));
+  Exchange exchange(o.server.server_address(), patience_of(o), preamble(o, source.header_xml()), source, /*rate=*/0);
+  std::string refused;
+  while (!exchange.over()) {
+    const auto event = exchange.next(std::chrono::milliseconds(50));
+    if (!event || !std::holds_alternative<protocol::Text>(*event)) continue;
+    const std::string line = protocol::printable(std::get<protocol::Text>(*event).text);
+    if (!line.starts_with("ERROR"))
+      err << fmt::format("server: {}: {}\n", preparation.name, line);
+    else if (refused.empty())
+      refused = line;
+  }
+  if (refused.empty()) refused = exchange.failure();
+  if (!refused.empty()) err << "warning: the server did not take it, and the scan goes on without: " << refused << '\n';
+}
+
 }  // namespace
 
-int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
-  const auto source = open_scan(o.input, o.group, err);
+int send(const SendOptions& given, std::ostream& out, std::ostream& err) {
+  SendOptions o = given;
+  o.detach = o.detach || o.no_wait || !o.resume.empty();
+  if (o.config.empty() && o.resume.empty()) throw UsageError("give a pipeline (-c), or a scan to --resume");
+  if (o.output.empty() && !o.no_wait) throw UsageError("give a file for the images (-o)");
+  const auto source = open_scan(o.input, o.group, o.choice, err);
   if (source->header_xml().empty() && source->readouts() > 0) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
-  return send_scan(o, preamble(o, source->header_xml()), *source, out, err);
+  if (!o.resume.empty()) return send_scan(o, {}, *source, out, err);
+  const protocol::Buffer opening = preamble(o, source->header_xml());
+  for (auto& before : open_preparations(o.input, o.choice, err)) send_preparation(o, std::move(before), err);
+  return send_scan(o, opening, *source, out, err);
 }
 
 int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::ostream& out,
               std::ostream& err) {
-  ExchangeTimeouts patience;
-  if (o.timeout_s) {
-    patience.sending = std::chrono::duration<double>(*o.timeout_s);
-    patience.after_close = patience.sending;
-  }
-  Exchange exchange(o.server.server_address(), patience, std::move(opening), source, o.rate);
-  // Opened only when there is a server, so that a failed connection does not cost the output of an earlier run.
-  Collector got(o, source.header_xml(), err);
+  DeliveryOptions options{.server = o.server.server_address(), .token = o.server.token(), .patience = patience_of(o)};
+  options.rate = o.rate;
+  options.detach = o.detach;
+  options.no_wait = o.no_wait;
+  options.images_wanted = !o.output.empty();
+  options.resume_for_s = o.resume_for_s;
+  const Interruption interruption;
+  Collector got({o.output, o.png, truth_of(o)}, err);
   Progress progress(o.progress, source.readouts(), err);
-  while (!exchange.over()) {
-    if (const auto event = exchange.next(std::chrono::milliseconds(50))) {
-      if (const auto* image = std::get_if<ReceivedImage>(&*event)) {
-        got.take(*image);
-      } else {
-        progress.interrupt();
-        got.take(std::get<protocol::Text>(*event));
-      }
-    }
-    progress.show(exchange, got.images, false);
-  }
-  progress.show(exchange, got.images, true);
-  got.finish();
+  Delivery delivery(options, got, progress, o.json ? err : out, err);
+  std::string failure =
+      o.resume.empty() ? delivery.send(std::move(opening), source) : delivery.resume(o.resume, source);
+  progress.show(delivery.readouts(), got.images, true);
+  if (!got.server_error.empty())
+    failure = "the server ended the scan: " + with_file_name(o, got.server_error) + hint_for(o, got.server_error);
+  got.finish(failure.empty());
+  if (failure.empty()) failure = got.report_failure;
+  if (!failure.empty()) err << tell(failure, got.images, o.output);
 
-  const std::string text = summary(got, exchange) + (o.latency ? got.latency.text() : "");
-  out << text;
+  const Sent& sent = delivery.sent();
+  std::string text = sent.summary() + got.summary() + (o.latency ? got.latency.text() : "");
+  if (delivery.connections() > 1) text += fmt::format("connections       {}\n", delivery.connections());
+  if (o.json)
+    write_json(document_of(delivery, got, failure), out);
+  else
+    out << text;
   if (!o.summary.empty()) {
     std::ofstream file(o.summary);
+    if (!delivery.id().empty()) file << fmt::format("scan              {}\n", delivery.id());
     if (!(file << text)) throw std::runtime_error("cannot write " + o.summary.string());
   }
-  const auto fail = [&](const std::string& what) {
-    err << "error: " << what << '\n';
-    if (got.images == 0)
-      err << "no image was received\n";
-    else
-      err << fmt::format("{} received before that: {}\n", protocol::pluralized(got.images, "image"), o.output.string());
-    return 1;
-  };
-  if (!got.server_error.empty())
-    return fail("the server ended the scan: " + got.server_error + hint_for(o, got.server_error));
-  if (!exchange.failure().empty()) return fail(exchange.failure());
-  if (!exchange.sent_all()) return fail("the server closed the scan before all of it was sent");
-  if (!got.report_failure.empty()) return fail(got.report_failure);
-  if (got.images == 0 && (exchange.imaging_sent() || exchange.readouts_sent() == 0))
+  if (!failure.empty()) return Interruption::signal() != 0 ? Interruption::status() : 1;
+  if (delivery.left_early()) {
+    (o.json ? err : out) << fmt::format("images            echotrain fetch {} -o OUT.h5\n", delivery.id());
+    return 0;
+  }
+  if (got.images == 0 && (delivery.imaging_sent() || sent.readouts == 0))
     err << "warning: the server has taken the scan and sent no image; 'echotrain info' shows what the file holds\n";
   return 0;
 }

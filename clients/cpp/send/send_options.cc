@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "clients/cpp/base/json_output.h"
 #include "clients/cpp/images/image_report.h"
 
 namespace echotrain::client {
@@ -20,7 +21,8 @@ config::OptionTable<O> with_exchange(config::OptionTable<O> table, const std::st
       .unit("s")
       .path("png", &O::png, "DIR", "folder for pictures of the images")
       .path("summary", &O::summary, "FILE", "also write the summary to FILE")
-      .flag("progress", &O::progress, "show progress on stderr");
+      .flag("progress", &O::progress, "show progress on stderr")
+      .flag("json", &O::json, kJsonHelp);
 }
 
 }  // namespace
@@ -28,23 +30,30 @@ config::OptionTable<O> with_exchange(config::OptionTable<O> table, const std::st
 config::OptionTable<O> send_options() {
   auto table =
       config::OptionTable<O>()
-          .path("input", &O::input, "IN.h5", "ISMRMRD file to send, or an MRD 2 stream")
+          .path("input", &O::input, "IN",
+                "file to send: ISMRMRD HDF5, an MRD 2 stream, or raw data of a Siemens scanner")
           .positional()
           .required()
           .path("config", &O::config, "NAME|FILE.yaml", "pipeline: a name known to the server, or a .yaml file here")
           .letter('c')
-          .required()
-          .path("output", &O::output, "OUT.h5", "file for the images")
+          .path("pipeline", &O::config, "NAME|FILE.yaml", "the same as --config")
+          .path("output", &O::output, "OUT.h5", "file for the images (not needed with --no-wait)")
           .letter('o')
-          .required()
           .text("group", &O::group, "group of the input file")
-          .letter('g');
+          .letter('g')
+          .group("", &O::choice, measurement_options());
   return with_exchange(std::move(table), "readouts per second; 0 is as fast as possible")
       .path("truth", &O::truth, "FILE", kTruthHelp)
       .alone("")
       .flag("latency", &O::latency,
             "print a histogram of the times from the last readout to the image, and the server's own parts of them")
-      .flag("config_text", &O::config_text, "send the pipeline's text instead of its name");
+      .flag("config_text", &O::config_text, "send the pipeline's text instead of its name")
+      .flag("detach", &O::detach,
+            "let the server go on with the scan when the connection is lost; prints the scan's ID, and connects again")
+      .flag("no_wait", &O::no_wait, "with --detach: leave once the server has all of the scan ('echotrain fetch')")
+      .text("resume", &O::resume, "ID of a detached scan: send what the server does not have yet of it")
+      .number("resume_for", &O::resume_for_s, 0, 1e6, "how long to try to connect again, with --detach or --resume")
+      .unit("s");
 }
 
 config::OptionTable<O> replay_options() {
@@ -56,6 +65,7 @@ config::OptionTable<O> replay_options() {
                          "pipeline, in place of the one that the stream asks for: a name known to the server, or a "
                          ".yaml file here")
                    .letter('c')
+                   .path("pipeline", &O::config, "NAME|FILE.yaml", "the same as --config")
                    .path("output", &O::output, "OUT.h5", "file for the images")
                    .letter('o')
                    .required();

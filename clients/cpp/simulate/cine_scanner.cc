@@ -75,54 +75,72 @@ void CineScanner::check_physiology(double last_ms) const {
                   options_.physiology.string(), known_until_ms_ / 1000, last_ms / 1000));
 }
 
+std::vector<AcquiredReadout> CineScanner::lines_of(int repetition, int n) const {
+  return lines_.frame(options_.undersampling.calibration_mode == "interleaved" ? n : repetition);
+}
+
 std::vector<CineScanner::Shot> CineScanner::prospective() {
   std::vector<Shot> shots;
   const double tr = repetition_time_ms(options_);
   std::size_t beat = 0;
-  for (int repetition = 0; repetition < options_.frames; ++repetition)
-    for (int slice = 0; slice < options_.slices; ++slice)
-      for (int line = 0; line < scan_.shots(); ++line) {
+  for (int repetition = 0; repetition < options_.frames; ++repetition) {
+    std::vector<std::vector<AcquiredReadout>> lines;  // of each phase
+    for (int phase = 0; phase < options_.phases; ++phase)
+      lines.push_back(lines_of(repetition, repetition * options_.phases + phase));
+    std::size_t most = 0;
+    for (const auto& each : lines) most = std::max(most, each.size());
+    for (int slice = 0; slice < options_.slices; ++slice) {
+      for (std::size_t i = 0; i < most; ++i) {
         const double begin = heart_.beat_ms(beat);
         for (int phase = 0; phase < options_.phases; ++phase)
-          shots.push_back({repetition, slice, line, phase, begin + (phase + 0.5) * tr, line + 1 == scan_.shots()});
+          if (const auto& own = lines[static_cast<std::size_t>(phase)]; i < own.size())
+            shots.push_back({repetition, slice, phase, own[i], begin + (phase + 0.5) * tr, i + 1 == own.size(), false});
         do ++beat;
         while (heart_.beat_ms(beat) < begin + options_.phases * tr);
       }
+      shots.back().last_in_repetition = slice + 1 == options_.slices;
+    }
+  }
   return shots;
 }
 
 std::vector<CineScanner::Shot> CineScanner::retrospective() {
   std::vector<Shot> shots;
   const double tr = repetition_time_ms(options_);
-  const int lines = scan_.shots() * options_.slices * options_.frames;
+  const int per_slice = static_cast<int>(lines_of(0, 0).size()), lines = per_slice * options_.slices * options_.frames;
   const auto line_at = [&](double ms) { return std::max(0, static_cast<int>(heart_.beats_until(ms)) - 1); };
-  for (std::size_t n = 0;; ++n) {
-    const double now = (static_cast<double>(n) + 0.5) * tr;
+  for (int n = 0;; ++n) {
+    const double now = (n + 0.5) * tr;
     const int line = line_at(now);
     if (line >= lines) return shots;
-    const bool slice_ends = line_at(now + tr) != line && (line + 1) % scan_.shots() == 0;
-    const int slice = line / scan_.shots();
-    shots.push_back({slice / options_.slices, slice % options_.slices, line % scan_.shots(), 0, now, slice_ends});
+    const bool slice_ends = line_at(now + tr) != line && (line + 1) % per_slice == 0;
+    const int slice = line / per_slice, repetition = slice / options_.slices;
+    const std::vector<AcquiredReadout> now_lines = lines_of(repetition, n);
+    const std::size_t i = std::min(static_cast<std::size_t>(line % per_slice), now_lines.size() - 1);
+    shots.push_back({repetition, slice % options_.slices, 0, now_lines[i], now, slice_ends,
+                     slice_ends && (slice + 1) % options_.slices == 0});
   }
 }
 
 std::vector<CineScanner::Shot> CineScanner::free_running() {
   std::vector<Shot> shots;
   const double tr = repetition_time_ms(options_);
-  for (int repetition = 0; repetition < options_.frames; ++repetition) {
-    std::vector<int> sweep;
-    const std::vector<AcquiredReadout> lines = lines_.frame(repetition);
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (options_.centre_every > 0 && i % static_cast<std::size_t>(options_.centre_every) == 0)
-        sweep.push_back(scan_.shots() / 2);
-      sweep.push_back(lines[i].readout);
-    }
+  for (int repetition = 0; repetition < options_.frames; ++repetition)
     for (int slice = 0; slice < options_.slices; ++slice)
-      for (int n = 0; n < options_.sweeps; ++n)
-        for (std::size_t i = 0; i < sweep.size(); ++i)
-          shots.push_back({repetition, slice, sweep[i], 0, (static_cast<double>(shots.size()) + 0.5) * tr,
-                           n + 1 == options_.sweeps && i + 1 == sweep.size()});
-  }
+      for (int n = 0; n < options_.sweeps; ++n) {
+        std::vector<AcquiredReadout> sweep;
+        const std::vector<AcquiredReadout> lines = lines_of(repetition, repetition * options_.sweeps + n);
+        for (std::size_t i = 0; i < lines.size(); ++i) {
+          if (options_.centre_every > 0 && i % static_cast<std::size_t>(options_.centre_every) == 0)
+            sweep.push_back({.readout = scan_.shots() / 2});
+          sweep.push_back(lines[i]);
+        }
+        for (std::size_t i = 0; i < sweep.size(); ++i) {
+          const bool last = n + 1 == options_.sweeps && i + 1 == sweep.size();
+          shots.push_back({repetition, slice, 0, sweep[i], (static_cast<double>(shots.size()) + 0.5) * tr, last,
+                           last && slice + 1 == options_.slices});
+        }
+      }
   return shots;
 }
 
@@ -137,7 +155,7 @@ Phantom CineScanner::phantom(const Body& body) const {
 
 ReadoutWriter::Samples CineScanner::measure(const Shot& shot, const Body& body) const {
   const Phantom phantom = this->phantom(body);
-  const ReadoutPath path = scan_.readout(shot.line, shot.repetition);
+  const ReadoutPath path = scan_.readout(shot.line.readout, shot.repetition);
   const std::size_t samples = path.positions.size();
   ReadoutWriter::Samples data(samples * options_.coils);
   std::vector<cdouble> signal(options_.coils);
@@ -150,11 +168,11 @@ ReadoutWriter::Samples CineScanner::measure(const Shot& shot, const Body& body) 
 
 void CineScanner::write(const Shot& shot, ReadoutWriter::Samples data) {
   std::vector<float> trajectory;
-  if (!scan_.cartesian()) trajectory = interleaved(scan_.readout(shot.line, shot.repetition), scan_.dims());
+  if (!scan_.cartesian()) trajectory = interleaved(scan_.readout(shot.line.readout, shot.repetition), scan_.dims());
   const int trajectory_dims = static_cast<int>(trajectory.size()) / scan_.samples();
   protocol::AcquisitionHeader head = writer_.header(trajectory_dims, shot.milliseconds);
   head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
-  head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot.line);
+  head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot.line.readout);
   head.idx.phase = static_cast<std::uint16_t>(shot.phase);
   head.idx.repetition = static_cast<std::uint16_t>(shot.repetition);
   place_slice(head, options_, shot.slice);
@@ -165,14 +183,13 @@ void CineScanner::write(const Shot& shot, ReadoutWriter::Samples data) {
   if (breathing_)
     head.physiology_time_stamp[1] =
         static_cast<std::uint32_t>(std::floor(std::max(0.0, breathing_->since_ms(shot.milliseconds)) / kTickMs));
-  const bool last_phase = options_.gating != "prospective" || shot.phase + 1 == options_.phases;
-  const bool last_in_repetition = shot.last_in_slice && last_phase && shot.slice + 1 == options_.slices;
-  raise_flag(head, shot.line == 0 && (options_.gating == "prospective" || !scan_.cartesian()),
+  raise_flag(head, shot.line.readout == 0 && (options_.gating == "prospective" || !scan_.cartesian()),
              ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
   raise_flag(head, shot.last_in_slice, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
-  raise_flag(head, last_in_repetition, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
-  raise_flag(head, last_in_repetition && shot.repetition + 1 == options_.frames,
+  raise_flag(head, shot.last_in_repetition, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
+  raise_flag(head, shot.last_in_repetition && shot.repetition + 1 == options_.frames,
              ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+  raise_calibration(head, shot.line.image, shot.line.calibration);
   writer_.write(head, std::move(trajectory), std::move(data));
 }
 

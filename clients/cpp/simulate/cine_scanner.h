@@ -22,6 +22,9 @@ namespace echotrain::client {
 /// before each `centre_every` lines the central one is acquired once more. idx.phase is 0. The n-th readout of all,
 /// from 0, is of the moment (n + 1/2) TR. Spokes and spirals are always acquired so.
 ///
+/// An accelerated scan's lines are those of Undersampling. An interleaved lattice moves from phase to phase
+/// (prospective), from readout to readout (retrospective) or from sweep to sweep (free).
+///
 /// physiology_time_stamp[0] counts from the last R wave, and where the chest breathes [1] from the last breath's
 /// beginning; before the first, they are 0. The array `displacement_mm` then says, of each imaging readout, how far
 /// heart and lungs were from where they are at expiration, which is where `truth` has them.
@@ -42,10 +45,13 @@ class CineScanner {
 
  private:
   struct Shot {
-    int repetition, slice, line, phase;
+    int repetition, slice, phase;
+    AcquiredReadout line;
     double milliseconds;
-    bool last_in_slice;
+    bool last_in_slice, last_in_repetition;
   };
+  /// The lines of a frame; `n` counts what the lattice moves with, where it does.
+  std::vector<AcquiredReadout> lines_of(int repetition, int n) const;
   std::vector<Shot> prospective();
   std::vector<Shot> retrospective();
   std::vector<Shot> free_running();

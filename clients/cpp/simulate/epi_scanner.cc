@@ -88,7 +88,7 @@ EpiScanner::EpiScanner(const SimulateOptions& options, const ScanPath& scan, con
 }
 
 void EpiScanner::scan() {
-  if (options_.noise_scan) writer_.noise_readouts();
+  if (options_.noise_scan) writer_.noise_readouts(readout_.dwell);
   clock_ms_ = writer_.written() * repetition_time_ms(options_);
   if (options_.epi.references == "flash")
     plain_references();
@@ -192,9 +192,7 @@ void EpiScanner::acquire(int frame, const std::vector<AcquiredReadout>& list, bo
         raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
         raise_flag(head, last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
         raise_flag(head, last_of_all && frame + 1 == options_.frames, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
-        raise_flag(head, echo.calibration,
-                   echo.image ? ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION_AND_IMAGING
-                              : ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION);
+        raise_calibration(head, echo.image, echo.calibration);
         writer_.write(head, {}, data[e]);
       }
       const double train_ms = static_cast<double>(train.size()) * readout_.echo_spacing() / 1000;

@@ -36,12 +36,14 @@ void ReadoutWriter::write(const protocol::AcquisitionHeader& head, std::vector<f
   readout.data = protocol::Payload::take(std::move(data));
   file_.append(readout);
   ++counter_;
+  if (options_.shown != nullptr) options_.shown->show(counter_, "readouts");
 }
 
-void ReadoutWriter::noise_readouts() {
+void ReadoutWriter::noise_readouts(double sample_time_us) {
   for (int i = 0; i < kNoiseReadouts; ++i) {
     // Noise readouts take the time of imaging ones: all echoes of a readout come within one repetition time.
     protocol::AcquisitionHeader head = header(0, counter_ * repetition_time_ms(options_) / options_.contrasts);
+    if (sample_time_us > 0) head.sample_time_us = static_cast<float>(sample_time_us);
     raise_flag(head, true, ISMRMRD::ISMRMRD_ACQ_IS_NOISE_MEASUREMENT);
     write(head, {}, Samples(static_cast<std::size_t>(options_.coils) * scan_.samples()));
   }

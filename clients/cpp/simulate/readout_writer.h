@@ -27,8 +27,8 @@ class ReadoutWriter {
   protocol::AcquisitionHeader header(int trajectory_dims, double milliseconds) const;
   /// Writes a readout. data: [coil, sample], without noise.
   void write(const protocol::AcquisitionHeader& head, std::vector<float> trajectory, Samples data);
-  /// Writes readouts that hold only noise.
-  void noise_readouts();
+  /// Writes readouts that hold only noise, of this dwell time, as strong as in all others. 0: that of header().
+  void noise_readouts(double sample_time_us = 0);
   std::uint32_t written() const { return counter_; }
   /// True if coils share noise: in scans whose noise is measured, here or in a scan of its own.
   static bool correlated(const SimulateOptions& options) {
@@ -46,6 +46,13 @@ class ReadoutWriter {
 /// Sets a flag of a readout; a flag's number counts from 1.
 inline void raise_flag(protocol::AcquisitionHeader& head, bool when, ISMRMRD::ISMRMRD_AcquisitionFlags flag) {
   if (when) head.flags |= 1ull << (flag - 1);
+}
+
+/// Sets the flags of a reference line, of one for images, too, or of neither.
+inline void raise_calibration(protocol::AcquisitionHeader& head, bool image, bool calibration) {
+  raise_flag(
+      head, calibration,
+      image ? ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION_AND_IMAGING : ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION);
 }
 
 /// Returns the place of slice `slice` along z [mm]: slices lie kSliceMm apart about the isocentre.

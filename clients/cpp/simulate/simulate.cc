@@ -19,6 +19,7 @@
 #include "clients/cpp/simulate/subject/physiology.h"
 #include "clients/cpp/simulate/ultrasound.h"
 #include "clients/cpp/simulate/undersampling.h"
+#include "clients/cpp/simulate/weightings.h"
 #include "protocol/data/pluralized.h"
 #include "protocol/files/dataset.h"
 
@@ -63,11 +64,8 @@ void check_cardiac(const SimulateOptions& o) {
     throw UsageError(
         "--motion cardiac is for scans of slices: leave out --depth, --partial-fourier, --partial-echo, --sampling and "
         "--noise-only");
-  if ((u.acceleration != full.acceleration || u.calibration_mode != full.calibration_mode) &&
-      (o.gating != "free" || u.calibration_mode != "interleaved"))
-    throw UsageError(
-        "--motion cardiac is for full scans, or with --gating free and --calibration-mode interleaved for an "
-        "--acceleration");
+  if (u.calibration_mode == "separate")
+    throw UsageError("--motion cardiac has no readouts before the heart's: --calibration-mode embedded or interleaved");
   if (o.gating != "prospective" && o.gating != "retrospective" && o.gating != "free")
     throw UsageError("unknown --gating '" + o.gating + "'; use prospective, retrospective or free");
   if (!lines && o.gating != "free") throw UsageError("spokes and spirals run on through the beats: --gating free");
@@ -83,6 +81,21 @@ void check_cardiac(const SimulateOptions& o) {
         fmt::format("{} phases of {:g} ms do not fit into a beat of {:g} ms: give fewer --phases, a smaller "
                     "--tr-ms or a lower --heart-rate",
                     o.phases, repetition_time_ms(o), beat));
+}
+
+bool mapping(const SimulateOptions& o) { return !o.mapping.method.empty(); }
+
+void check_mapping(const SimulateOptions& o) {
+  const std::string& t = o.trajectory;
+  if ((t != "cartesian" && t != "radial" && t != "golden_radial" && t != "spiral") || o.depth > 1 || cardiac(o))
+    throw UsageError(
+        "--mapping is for slices by --trajectory cartesian, radial, golden_radial or spiral, without --depth and "
+        "--motion");
+  if (o.contrasts != 1) throw UsageError("--mapping has its own images: leave out --contrasts");
+  if (o.mapping.snr > 0 && o.noise > 0) throw UsageError("--snr and --noise say the same: leave one out");
+  if (places_of_vials(o.matrix, o.mapping.vials)[0].radius < 2 * kVialBlur + 1)
+    throw UsageError(fmt::format("{} vials are too small at --matrix {}: give fewer --vials or a larger matrix",
+                                 o.mapping.vials, o.matrix));
 }
 
 void check(const SimulateOptions& o) {
@@ -129,7 +142,7 @@ int samples_of(const SimulateOptions& o) {
 // Makes a scan readout by readout, in the order of a scanner.
 class Scanner {
  public:
-  /// phantoms: one for each contrast; of slices that differ, for each contrast of each slice.
+  /// phantoms: one for each contrast of each set; of slices that differ, for each of these of each slice.
   Scanner(const SimulateOptions& options, const ScanPath& scan, const Undersampling& lines,
           const std::vector<Phantom>& phantoms, const CoilSet& coils, protocol::DatasetWriter& file)
       : options_(options),
@@ -153,12 +166,13 @@ class Scanner {
  private:
   void readouts(int frame, const std::vector<AcquiredReadout>& list, bool reference) {
     measure(frame, list);
-    for (int slice = 0; slice < options_.slices; ++slice) {
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        const Position position{frame, slice, i == 0, i + 1 == list.size(), reference};
-        for (int contrast = 0; contrast < options_.contrasts; ++contrast) readout(position, list[i], contrast);
-      }
-    }
+    const int sets = reference ? 1 : options_.sets;
+    for (int slice = 0; slice < options_.slices; ++slice)
+      for (int set = 0; set < sets; ++set)
+        for (std::size_t i = 0; i < list.size(); ++i) {
+          const Position position{frame, slice, set, i == 0, i + 1 == list.size(), reference};
+          for (int contrast = 0; contrast < options_.contrasts; ++contrast) readout(position, list[i], contrast);
+        }
   }
 
   // Noise-free data of those of a frame's readouts that are not there yet.
@@ -181,8 +195,8 @@ class Scanner {
 
   /// The position of a readout in the scan.
   struct Position {
-    int frame, slice;
-    bool first, last;  // of the slice's readouts
+    int frame, slice, set;
+    bool first, last;  // of the slice's readouts in the set
     bool reference;    // before the first frame
   };
 
@@ -198,32 +212,32 @@ class Scanner {
     head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(partition);
     place_slice(head, options_, slice);
     head.idx.contrast = static_cast<std::uint16_t>(contrast);
+    head.idx.set = static_cast<std::uint16_t>(position.set);
     head.idx.repetition = static_cast<std::uint16_t>(frame);
     const bool first = position.first, last = position.last;
     const bool many = options_.contrasts > 1, first_contrast = contrast == 0;
-    const bool last_of_all =
-        last && slice == options_.slices - 1 && contrast == options_.contrasts - 1 && !position.reference;
+    const bool last_of_all = last && slice == options_.slices - 1 && position.set == options_.sets - 1 &&
+                             contrast == options_.contrasts - 1 && !position.reference;
     raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_ENCODE_STEP1);
     raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
     raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
     raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
     raise_flag(head, many && first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_CONTRAST);
     raise_flag(head, many && last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST);
-    raise_flag(head, first && slice == 0 && first_contrast && !position.reference,
+    raise_flag(head, first && slice == 0 && position.set == 0 && first_contrast && !position.reference,
                ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
     raise_flag(head, last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
     raise_flag(head, last_of_all && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
-    raise_flag(head, acquired.calibration,
-               acquired.image ? ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION_AND_IMAGING
-                              : ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION);
+    raise_calibration(head, acquired.image, acquired.calibration);
 
     std::vector<float> trajectory;
     // A density weight is the third dimension, in stacks too, where the encoding step gives z.
     if (!scan_.cartesian()) trajectory = interleaved(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
-    const auto contrasts = static_cast<std::size_t>(options_.contrasts);
-    const std::size_t first_phantom = phantoms_.size() > contrasts ? static_cast<std::size_t>(slice) * contrasts : 0;
+    const int images = options_.sets * options_.contrasts;
+    const int of_slice = phantoms_.size() > static_cast<std::size_t>(images) ? slice * images : 0;
     writer_.write(head, std::move(trajectory),
-                  clean_[static_cast<std::size_t>(r) * phantoms_.size() + first_phantom + contrast]);
+                  clean_[static_cast<std::size_t>(r) * phantoms_.size() +
+                         static_cast<std::size_t>(of_slice + position.set * options_.contrasts + contrast)]);
   }
 
   const SimulateOptions& options_;
@@ -241,6 +255,10 @@ std::vector<Phantom> objects_of(const SimulateOptions& o, const ScanPath& scan, 
   std::vector<Phantom> objects;
   if (cardiac(o)) {
     for (int p = 0; p < o.phases; ++p) objects.push_back(Phantom::beating(o.matrix, CineScanner::shown_phase(o, p)));
+    return objects;
+  }
+  if (mapping(o)) {
+    for (const auto& signals : weightings_of(o).signals) objects.push_back(phantom_of_vials(o.matrix, signals));
     return objects;
   }
   const int dims = slices > 0 ? 3 : scan.dims(), depth = slices > 0 ? o.matrix : scan.depth();
@@ -301,6 +319,23 @@ void write_truths(const SimulateOptions& o, const ScanPath& scan, const std::vec
   }
 }
 
+// Writes what is true in each vial: `truth_t1` and so on [y, x].
+void write_maps(const SimulateOptions& o, protocol::DatasetWriter& file) {
+  const std::vector<Tissue> all = tissues(o.mapping.vials);
+  const auto write = [&](const char* name, double Tissue::*value) {
+    std::vector<double> values;
+    for (const Tissue& tissue : all) values.push_back(tissue.*value);
+    const auto n = static_cast<std::size_t>(o.matrix);
+    file.array(name, {n, n}, map_of_vials(o.matrix, values).data());
+  };
+  write("truth_t1", &Tissue::t1_ms);
+  write("truth_t2", &Tissue::t2_ms);
+  write("truth_t2star", &Tissue::t2star_ms);
+  write("truth_adc", &Tissue::adc_mm2_per_s);
+  write("truth_b0", &Tissue::b0_hz);
+  write("truth_b1", &Tissue::b1);
+}
+
 // The element measurementInformation, if it says anything.
 std::string measurement_text(const SimulateOptions& o) {
   if (o.measurement_id.empty() && o.noise_dependency.empty()) return "";
@@ -327,6 +362,7 @@ std::string labels_text(int coils) {
 std::string header_text(const SimulateOptions& o, const ScanPath& scan, const Undersampling& lines) {
   const int nz = scan.depth();
   const double fov_z = scan.dims() == 3 ? o.fov_mm : kSliceMm;
+  const Weightings mapped = mapping(o) ? weightings_of(o) : Weightings();
   const auto space = [&](const char* name, int oversampling) {
     return fmt::format(
         "    <{0}>\n"
@@ -360,7 +396,7 @@ std::string header_text(const SimulateOptions& o, const ScanPath& scan, const Un
          space("encodedSpace", o.oversampling) + space("reconSpace", 1) + "    <encodingLimits>\n" +
          limit("kspace_encoding_step_1", scan.shots() - lines.first_line(), scan.shots() / 2 - lines.first_line()) +
          limit("kspace_encoding_step_2", scan.partitions(), scan.partitions() / 2) + limit("slice", o.slices, 0) +
-         (o.contrasts > 1 ? limit("contrast", o.contrasts, 0) : "") +
+         (o.contrasts > 1 ? limit("contrast", o.contrasts, 0) : "") + (o.sets > 1 ? limit("set", o.sets, 0) : "") +
          (cardiac(o) ? limit("phase", o.gating == "prospective" ? o.phases : 1, 0) : "") +
          limit("repetition", o.frames, 0) +
          fmt::format(
@@ -368,13 +404,13 @@ std::string header_text(const SimulateOptions& o, const ScanPath& scan, const Un
              "    <trajectory>{}</trajectory>\n"
              "{}"
              "  </encoding>\n"
-             "  <sequenceParameters><TR>{}</TR></sequenceParameters>\n"
-             "{}"
+             "  <sequenceParameters><TR>{}</TR>{}</sequenceParameters>\n"
+             "{}{}"
              "</ismrmrdHeader>\n",
              epi(o) ? "epi" : trajectory_text(scan.kind()),
              (epi(o) ? EpiReadout(o.epi, o.matrix).header(o) : "") +
                  lines.header(kSliceMm * o.slices / o.undersampling.multiband),
-             repetition_time_ms(o),
+             repetition_time_ms(o), mapped.sequence, mapped.user,
              cardiac(o) ? "  <waveformInformation><waveformName>ECG</waveformName><waveformType>ecg</waveformType>"
                           "</waveformInformation>\n"
                         : "");
@@ -399,6 +435,13 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   if (!o.physiology.empty()) {
     physiology = read_physiology(o.physiology);
     o.heart_rate = 60000 / Heart(physiology->beats_ms, o.seed, Systole::linear).mean_interval_ms();
+  }
+  if (mapping(o)) {
+    check_mapping(o);
+    const Weightings images = weightings_of(o);
+    (images.echoes ? o.contrasts : o.sets) = static_cast<int>(images.signals.size());
+    // An image is the mean over its samples, but for the edges' share: noise of sigma becomes sigma over their root.
+    if (o.mapping.snr > 0) o.noise = o.matrix * std::sqrt(static_cast<double>(o.oversampling)) / o.mapping.snr;
   }
   if (o.gating.empty()) o.gating = !cardiac(o) || o.trajectory == "cartesian" ? "prospective" : "free";
   check(o);
@@ -440,7 +483,9 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
     written = scanner.written();
   }
   if (!o.noise_only) write_truths(o, whole, objects, slices, coils, file);
+  if (mapping(o) && o.truth && !o.noise_only) write_maps(o, file);
   file.flush();
+  if (o.shown != nullptr) o.shown->interrupt();
   const std::string coils_in_words = protocol::pluralized(static_cast<std::uint64_t>(o.coils), "coil");
   if (o.noise_only) {
     out << fmt::format("{}: {} of {} samples, {}, and nothing else\n", o.output.string(),
@@ -448,14 +493,17 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
     return;
   }
   std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
+  if (o.sets > 1) parts = fmt::format(" in {} sets", o.sets);
   if (cardiac(o))
     parts = fmt::format(", {} {}, {} gating, {:.4g} beats per minute", o.truth_every > 0 ? objects.size() : o.phases,
                         o.truth_every > 0 ? "instants" : "cardiac phases", o.gating, o.heart_rate);
-  out << fmt::format("{}: {} {}, matrix {}, {}, {} of {} of {} samples{} ({} in all)\n", o.output.string(),
-                     o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, coils_in_words,
-                     protocol::pluralized(static_cast<std::uint64_t>(o.frames), "frame"),
-                     protocol::pluralized(readouts, "readout"), samples, parts,
-                     protocol::pluralized(written, "readout"));
+  out << fmt::format(
+      "{}: {} {}, matrix {}, {}, {} of {} of {} samples{} ({} in all)\n", o.output.string(), o.trajectory,
+      cardiac(o)   ? "beating heart"
+      : mapping(o) ? "vials"
+                   : o.phantom,
+      o.matrix, coils_in_words, protocol::pluralized(static_cast<std::uint64_t>(o.frames), "frame"),
+      protocol::pluralized(readouts, "readout"), samples, parts, protocol::pluralized(written, "readout"));
 }
 
 }  // namespace echotrain::client

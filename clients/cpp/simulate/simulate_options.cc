@@ -81,6 +81,27 @@ config::OptionTable<EpiOptions> epi_options() {
       .heading("Echo-planar imaging (--trajectory epi)");
 }
 
+config::OptionTable<MappingOptions> mapping_options() {
+  using O = MappingOptions;
+  return config::OptionTable<O>()
+      .text(
+          "mapping", &O::method,
+          "vials of known T1, T2, T2*, ADC, B0 and B1 instead of --phantom, by inversion_recovery, saturation, molli, "
+          "t2prep, spin_echo, multi_echo, diffusion, double_angle or psir; what is true lies in arrays truth_t1 and so "
+          "on")
+      .text("times", &O::times,
+            "times TI, TS or TE [ms], b-values [s/mm2] or flip angles [degrees], as 100,200,400 (default: usual ones)")
+      .default_in_help()
+      .text("scheme", &O::scheme, "of molli: images after an inversion, beats of recovery, images ...")
+      .integer("vials", &O::vials, 1, 64, "of different tissues")
+      .number("efficiency", &O::efficiency, 0.5, 1, "of inversion or saturation")
+      .number("flip_deg", &O::flip_deg, 1, 90, "of molli's readouts")
+      .unit("degrees")
+      .number("snr", &O::snr, 0.1, 1e9, "of full magnetization in one coil's image, instead of --noise")
+      .default_in_help()
+      .heading("Scans for maps (--mapping)");
+}
+
 }  // namespace
 
 config::OptionTable<SimulateOptions> simulate_options() {
@@ -100,6 +121,8 @@ config::OptionTable<SimulateOptions> simulate_options() {
           "phantom", &O::phantom,
           "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head; in 2D its slices, which differ) or blob "
           "(a Gaussian of amplitude 1); of ultrasound: points (the default there) or speckle")
+      .flag("progress", &O::progress, "show progress on stderr (default: on a terminal)")
+      .flag("no_progress", &O::no_progress, "show none")
       .integer("matrix", &O::matrix, 4, 4096, "pixels per axis")
       .integer("coils", &O::coils, 1, 1024, "receiver coils; one coil is 1 everywhere")
       .integer("readouts", &O::readouts, 1, kMost,
@@ -120,6 +143,7 @@ config::OptionTable<SimulateOptions> simulate_options() {
       .integer("depth", &O::depth, 1, 4096, "of a Cartesian volume: planes, fov / depth thick")
       .group("", &O::undersampling, undersampling_options())
       .group("", &O::epi, epi_options())
+      .group("", &O::mapping, mapping_options())
       .number("noise", &O::noise, 0, 1e12,
               "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")
       .flag("noise_scan", &O::noise_scan, "noise readouts first; the coils' noise is correlated")
@@ -177,8 +201,9 @@ SimulateOptions read_simulate_options(const config::ParsedOptions<SimulateOption
   const bool ultrasound = o.modality == "ultrasound";
   const auto of_ultrasound = ultrasound_options();
   const auto of_epi = epi_options();
-  const std::set<std::string> of_both = {"output", "group", "modality", "phantom", "matrix",
-                                         "frames", "noise", "seed",     "no_truth"};
+  const auto of_mapping = mapping_options();
+  const std::set<std::string> of_both = {"output", "group", "modality", "phantom",  "matrix",     "frames",
+                                         "noise",  "seed",  "no_truth", "progress", "no_progress"};
   bool phantom = false;
   for (const config::OptionInfo& option : given.options()) {
     phantom = phantom || option.name == "phantom";
@@ -191,6 +216,10 @@ SimulateOptions read_simulate_options(const config::ParsedOptions<SimulateOption
     for (const config::OptionInfo& option : given.options())
       if (of_epi.find(option.name) != nullptr)
         throw UsageError(fmt::format("{} is for --trajectory epi", option.flag()));
+  for (const config::OptionInfo& option : given.options())
+    if (o.mapping.method.empty() && of_mapping.find(option.name) != nullptr)
+      throw UsageError(fmt::format("{} is for scans with --mapping", option.flag()));
+  if (!o.mapping.method.empty() && phantom) throw UsageError("--mapping has vials: leave out --phantom");
   if (ultrasound && !phantom) o.phantom = "points";
   return o;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "clients/cpp/base/progress.h"
 #include "config/command_line.h"
 #include "config/option.h"
 
@@ -47,7 +48,19 @@ struct EpiOptions {
   std::string references = "epi";                 ///< what reference lines before the frames are: epi, dual or flash
 };
 
-struct SimulateOptions {
+/// A scan for a map (clients/cpp/simulate/weightings.h).
+struct MappingOptions {
+  std::string method;            ///< empty: none
+  std::string times;             ///< ms, s/mm2 or degrees, with commas between; empty: usual ones
+  std::string scheme = "5(3)3";  ///< of molli
+  int vials = 16;                ///< of different tissues
+  double efficiency = 1;         ///< of inversion or saturation
+  double flip_deg = 35;          ///< of molli
+  double snr = 0;                ///< signal of full magnetization over the noise in one coil's image; 0: as `noise`
+};
+
+struct SimulateOptions : ProgressChoice {
+  Progress* shown = nullptr;     ///< where progress is shown
   std::string modality = "mri";  ///< mri or ultrasound, which uses output, group, phantom, matrix, frames, noise, seed,
                                  ///< truth and `ultrasound` only
   UltrasoundOptions ultrasound;
@@ -61,7 +74,9 @@ struct SimulateOptions {
   int samples = 0;   ///< per readout; 0: enough for the Nyquist criterion
   int frames = 1;
   int slices = 1;
-  int contrasts = 1;                  ///< echoes of each readout, of the same anatomy
+  int contrasts = 1;  ///< echoes of each readout, of the same anatomy
+  int sets = 1;       ///< no option: images that idx.set counts, of a scan for a map
+  MappingOptions mapping;
   int oversampling = 1;               ///< Cartesian readouts only
   int partitions = 0;                 ///< of a stack, over a field of view of fov_mm; 0: a quarter of the matrix
   bool partitions_outermost = false;  ///< of a stack or a volume: all readouts of a partition before the next

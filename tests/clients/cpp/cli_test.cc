@@ -14,8 +14,9 @@ namespace {
 
 TEST(CommandLine, HelpHasExamplesForEveryCommand) {
   EXPECT_EQ(command({"--help"}).code, 0);
-  for (const std::string& name : std::vector<std::string>{"send", "recon", "simulate", "compare", "export", "info",
-                                                          "verify", "health", "watch", "convert-config"}) {
+  for (const std::string& name :
+       std::vector<std::string>{"send", "scans", "fetch", "recon", "simulate", "compare", "export", "info", "verify",
+                                "health", "watch", "convert-config"}) {
     const auto help = command({name, "--help"});
     EXPECT_EQ(help.code, 0);
     EXPECT_NE(help.out.find("Example"), std::string::npos) << name;
@@ -57,6 +58,9 @@ TEST(CommandLine, WrongUsageIsTwoAndSaysWhatToDo) {
   }
   EXPECT_NE(command({"simulate", "-o", file, "--trajectory", "rosette"}).err.find("kooshball"), std::string::npos);
   EXPECT_NE(command({"recon", file, "-c", "no_such_pipeline", "-o", "y.h5"}).err.find("radial_2d"), std::string::npos);
+  EXPECT_NE(command({"simualte", "-o", file}).err.find("no command 'simualte'; did you mean 'simulate'?"),
+            std::string::npos);
+  EXPECT_NE(command({"frobnicate"}).err.find("no command 'frobnicate'; there are: "), std::string::npos);
 }
 
 TEST(CommandLine, FailuresAreOne) {
@@ -79,9 +83,56 @@ TEST(CommandLine, TheInputIsNeverOverwritten) {
   const TemporaryFolder folder;
   const std::string file = (folder / "scan.h5").string();
   ASSERT_EQ(command({"simulate", "-o", file, "--matrix", "8", "--coils", "1", "--trajectory", "cartesian"}).code, 0);
-  EXPECT_EQ(command({"recon", file, "-c", "cartesian_2d", "-o", file}).code, 2);
-  EXPECT_EQ(command({"send", file, "-c", "cartesian_2d", "-o", file}).code, 2);
+  EXPECT_EQ(command({"recon", file, "-c", "cartesian_plain", "-o", file}).code, 2);
+  EXPECT_EQ(command({"send", file, "-c", "cartesian_plain", "-o", file}).code, 2);
   EXPECT_EQ(protocol::DatasetReader(file).acquisitions(), 8u);
+}
+
+TEST(CommandLine, AnOutputNamedAsAnotherFormatIsRefused) {
+  const TemporaryFolder folder;
+  const std::string scan = (folder / "scan.h5").string();
+  ASSERT_EQ(command({"simulate", "-o", scan, "--matrix", "8", "--coils", "1", "--trajectory", "cartesian"}).code, 0);
+  for (const std::string name : {"o.png", "o.nii.gz", "o.dcm"}) {
+    const std::string output = (folder / name).string();
+    for (const std::string verb : {"recon", "send"}) {
+      const auto result = command({verb, scan, "-c", "cartesian_plain", "-o", output});
+      EXPECT_EQ(result.code, 2);
+      EXPECT_NE(result.err.find("say -o o.h5, then `echotrain export o.h5 --"), std::string::npos) << result.err;
+    }
+    EXPECT_FALSE(std::filesystem::exists(output));
+  }
+}
+
+TEST(CommandLine, PipelineIsConfig) {
+  const TemporaryFolder folder;
+  const std::string scan = (folder / "scan.h5").string(), out = (folder / "out.h5").string();
+  ASSERT_EQ(command({"simulate", "-o", scan, "--matrix", "8", "--coils", "1", "--trajectory", "cartesian"}).code, 0);
+  EXPECT_EQ(command({"recon", scan, "--pipeline", "cartesian_plain", "-o", out}).code, 0);
+  EXPECT_EQ(protocol::DatasetReader(out).image_series().size(), 1u);
+}
+
+// The suggestion is tried: it must take the scan and give an image.
+TEST(CommandLine, InfoEndsWithAPipelineThatTakesTheScan) {
+  const TemporaryFolder folder;
+  const std::string scan = (folder / "scan.h5").string(), out = (folder / "out.h5").string();
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<Words, std::string>> scans = {{{"cartesian"}, "cartesian_2d"},
+                                                            {{"epi"}, "epi_2d"},
+                                                            {{"radial", "--readouts", "13"}, "radial_2d"},
+                                                            {{"golden_radial", "--readouts", "13"}, "radial_2d"},
+                                                            {{"spiral", "--readouts", "4"}, "spiral_2d"},
+                                                            {{"kooshball", "--readouts", "100"}, "kooshball_3d"},
+                                                            {{"stack_of_stars", "--readouts", "13"}, "stack_of_stars"}};
+  for (const auto& [trajectory, pipeline] : scans) {
+    Words words = {"simulate", "-o", scan, "--matrix", "8", "--coils", "2", "--trajectory"};
+    words.insert(words.end(), trajectory.begin(), trajectory.end());
+    ASSERT_EQ(command(words).code, 0) << trajectory.front() << command(words).err;
+    const auto told = command({"info", scan});
+    EXPECT_TRUE(told.out.ends_with("\ntry: -c " + pipeline + "\n")) << told.out;
+    const auto done = command({"recon", scan, "-c", pipeline, "-o", out, "--backend", "cpu"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_EQ(protocol::DatasetReader(out).image_series().size(), 1u) << pipeline;
+  }
 }
 
 TEST(CommandLine, InfoNamesWhatAFileHolds) {
@@ -131,7 +182,7 @@ TEST(CommandLine, ARefusedReconLeavesAnEarlierOutputAlone) {
       command({"simulate", "-o", scan, "--matrix", "8", "--coils", "1", "--trajectory", "cartesian", "--no-truth"})
           .code,
       0);
-  ASSERT_EQ(command({"recon", scan, "-c", "cartesian_2d", "-o", out, "--save-after", "fft", stage}).code, 0);
+  ASSERT_EQ(command({"recon", scan, "-c", "cartesian_plain", "-o", out, "--save-after", "fft", stage}).code, 0);
   const auto bytes = [](const std::string& name) {
     std::ifstream file(name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -140,9 +191,9 @@ TEST(CommandLine, ARefusedReconLeavesAnEarlierOutputAlone) {
   ASSERT_FALSE(images.empty() || arrays.empty());
   const std::vector<std::string> again = {"recon", scan, "-o", out, "--save-after", "fft", stage};
   for (const std::vector<std::string>& more :
-       std::vector<std::vector<std::string>>{{"-c", "radial_2d"},                                  // another trajectory
-                                             {"-c", "cartesian_2d", "--save-after", "gird", out},  // no such gadget
-                                             {"-c", "cartesian_2d", "--truth"}}) {                 // the scan has none
+       std::vector<std::vector<std::string>>{{"-c", "radial_2d"},  // another trajectory
+                                             {"-c", "cartesian_plain", "--save-after", "gird", out},  // no such gadget
+                                             {"-c", "cartesian_plain", "--truth"}}) {  // the scan has none
     std::vector<std::string> arguments = again;
     arguments.insert(arguments.end(), more.begin(), more.end());
     EXPECT_NE(command(arguments).code, 0) << more.back();

@@ -6,6 +6,7 @@
 
 #include "clients/cpp/images/image_report.h"
 #include "clients/cpp/images/png_writer.h"
+#include "protocol/data/meta.h"
 #include "tests/clients/cpp/support.h"
 
 namespace echotrain::client {
@@ -71,6 +72,15 @@ TEST(ImageReport, HoldsEachContrastAgainstItsOwnTruth) {
     report.add(image);
   }
   EXPECT_EQ(report.errors(), (std::vector<double>{std::sqrt(5.0), 0, std::sqrt(5.0)}));
+}
+
+TEST(ImageReport, ComparesValuesAsTheyWereBeforeTheScale) {
+  ImageReport report({StoredArray{{1, 2}, {1, 0.5f}}}, "");
+  auto image = make_image<float>(5, 2, 1, {500, 250});
+  report.add(image);
+  image.attributes = protocol::meta_text({{"scale_factor", {"500"}}});
+  report.add(image);
+  EXPECT_EQ(report.errors(), (std::vector<double>{499, 0}));
 }
 
 TEST(Export, WritesOnePicturePerImageAndChannel) {

@@ -76,7 +76,7 @@ Phantom Phantom::echo(int n) const {
   if (n == 0) return result;  // exactly the same bits
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const double around = i == 0 ? 0 : i == 1 ? shell : brain, around_now = i == 0 ? 0 : i == 1 ? shell_now : brain_now;
-    const double signal = around + parts_[i].amplitude, now = signal * std::exp(-n * kRates[i]);
+    const double signal = around + parts_[i].amplitude.real(), now = signal * std::exp(-n * kRates[i]);
     result.parts_[i].amplitude = now - around_now;
     if (i == 0) {
       shell = signal;
@@ -144,6 +144,15 @@ Phantom Phantom::blob(int dims, double sigma) {
   return phantom;
 }
 
+void Phantom::add_disc(cdouble signal, const Vec3& center, double radius, double blur) {
+  Part part;
+  part.amplitude = signal;
+  part.center = center;
+  part.size = {radius, radius, radius};
+  part.blur = blur;
+  parts_.push_back(part);
+}
+
 // The transform of a part at the origin: real, because every part is symmetric about its centre.
 double Phantom::transform(const Part& part, const Vec3& k) const {
   const double u = part.size[0] * (part.cosine * k[0] + part.sine * k[1]);
@@ -169,7 +178,8 @@ cdouble Phantom::kspace(const Vec3& k) const {
   for (const Part& part : parts_) {
     const double phase =
         -2 * std::numbers::pi * (k[0] * part.center[0] + k[1] * part.center[1] + k[2] * part.center[2]);
-    sum += part.amplitude * transform(part, k) * cdouble(std::cos(phase), std::sin(phase));
+    const double edge = 2 * std::pow(std::numbers::pi * part.blur, 2) * (k[0] * k[0] + k[1] * k[1] + k[2] * k[2]);
+    sum += part.amplitude * (transform(part, k) * std::exp(-edge)) * cdouble(std::cos(phase), std::sin(phase));
   }
   return sum;
 }
@@ -183,9 +193,9 @@ double Phantom::value(const Vec3& r) const {
     const double w = dims_ == 3 ? (r[2] - part.center[2]) / part.size[2] : 0.0;
     const double square = u * u + v * v + w * w;
     if (part.shape == Shape::gaussian) {
-      sum += part.amplitude * std::exp(-square / 2);
+      sum += part.amplitude.real() * std::exp(-square / 2);
     } else if (square <= 1) {
-      sum += part.amplitude;
+      sum += part.amplitude.real();
     }
   }
   return sum;

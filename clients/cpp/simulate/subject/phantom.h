@@ -38,17 +38,22 @@ class Phantom {
   static double contraction(double phase);
   /// Returns a Gaussian of amplitude 1 at the origin; `sigma` in pixels.
   static Phantom blob(int dims, double sigma);
+  /// Returns an object of nothing, to which discs are added: a 2D disc whose signal may be complex, convolved with a
+  /// Gaussian of standard deviation `blur` that keeps its integral (value() is that of the sharp disc).
+  static Phantom empty(int dims) { return Phantom(dims); }
+  void add_disc(cdouble signal, const Vec3& center, double radius, double blur);
 
   int dims() const { return dims_; }
   /// Source: the 2D ellipse by the Bessel function J1, the 3D ellipsoid by Koay eq. 5, both moved by the shift theorem.
   cdouble kspace(const Vec3& k) const;
-  double value(const Vec3& r) const;
+  double value(const Vec3& r) const;  ///< of complex signals the real part
 
  private:
   enum class Shape { ellipsoid, gaussian };
   struct Part {
     Shape shape = Shape::ellipsoid;
-    double amplitude = 1;
+    cdouble amplitude = 1;
+    double blur = 0;  // sigma of the Gaussian that it is convolved with
     Vec3 center{};
     Vec3 size{};        // half axes or sigmas
     double cosine = 1;  // of the rotation about z from the image's axes to the part's

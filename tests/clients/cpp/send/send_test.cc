@@ -5,13 +5,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -104,7 +108,7 @@ class Send : public ::testing::Test {
     simulate(scan, ignored);
     options_.input = scan.output;
     options_.output = folder_ / "out.h5";
-    options_.config = "cartesian_2d";
+    options_.config = "cartesian_plain";
     options_.timeout_s = 10;
   }
   int run_send(std::uint16_t port) {
@@ -112,6 +116,9 @@ class Send : public ::testing::Test {
     return send(options_, out_, err_);
   }
   std::size_t images_kept() { return protocol::DatasetReader(options_.output).images("image_1"); }
+  std::ptrdiff_t files_here() {
+    return std::distance(std::filesystem::directory_iterator(options_.output.parent_path()), {});
+  }
   static protocol::Image image(std::uint16_t repetition) {
     auto made = make_image<float>(5, 8, 8, std::vector<float>(64, 0.5f));
     made.head.repetition = repetition;
@@ -144,7 +151,7 @@ TEST_F(Send, SendsAScanInOrderAndKeepsWhatComesBack) {
     received = std::move(server.received);
   }
   ASSERT_EQ(received.size(), 2u + 16 + 1);
-  EXPECT_EQ(std::get<protocol::ConfigFile>(received[0]).name, "cartesian_2d");
+  EXPECT_EQ(std::get<protocol::ConfigFile>(received[0]).name, "cartesian_plain");
   const protocol::DatasetReader reader(options_.input);
   EXPECT_EQ(std::get<protocol::HeaderText>(received[1]).xml, reader.header_xml());
   for (std::size_t i = 0; i < 16; ++i) {
@@ -233,6 +240,77 @@ TEST_F(Send, AnErrorTextFailsAndEarlierImagesAreKept) {
   EXPECT_EQ(images_kept(), 1u);
 }
 
+TEST_F(Send, ARefusalComesBeforeTheCountsAndLeavesAnOlderFile) {
+  protocol::DatasetWriter(options_.output).append(image(0));
+  FakeServer server([](FakeServer& s) {
+    s.read_until<protocol::Close>();
+    s.write(protocol::Text{protocol::format_log_text(protocol::Level::error, "unknown-config: no such pipeline")});
+    s.write(protocol::Close{});
+    s.drain();
+  });
+  options_.server.port = server.port;
+  EXPECT_EQ(send(options_, out_, out_), 1);
+  const std::string text = out_.str();
+  EXPECT_EQ(text.find("error: the server ended the scan: unknown-config: no such pipeline\n"), 0u) << text;
+  EXPECT_LT(text.find("out.h5 is as it was"), text.find("readouts sent")) << text;
+  EXPECT_EQ(images_kept(), 1u);
+  EXPECT_EQ(files_here(), 2) << "a temporary file beside scan and images";
+}
+
+TEST_F(Send, TheFileHasItsNameFromTheFirstImageOn) {
+  std::ofstream(options_.output) << "older";
+  std::uintmax_t before = 0, after = 0;
+  FakeServer server([&](FakeServer& s) {
+    s.read_until<protocol::Close>();
+    before = std::filesystem::file_size(options_.output);
+    s.write(image(0));
+    for (int i = 0; i < 1000 && after <= before; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      after = std::filesystem::file_size(options_.output);
+    }
+    s.write(image(1));
+    s.write(protocol::Close{});
+    s.drain();
+  });
+  EXPECT_EQ(run_send(server.port), 0) << err_.str();
+  EXPECT_EQ(before, 5u);
+  EXPECT_GT(after, before);
+  EXPECT_EQ(images_kept(), 2u);
+  EXPECT_EQ(files_here(), 2);
+}
+
+TEST_F(Send, AnOutputThatIsALinkStaysOne) {
+  std::ofstream(folder_ / "real.h5") << "older";
+  std::filesystem::create_symlink("real.h5", options_.output);
+  FakeServer server([](FakeServer& s) {
+    s.read_until<protocol::Close>();
+    s.write(image(0));
+    s.write(protocol::Close{});
+    s.drain();
+  });
+  EXPECT_EQ(run_send(server.port), 0) << err_.str();
+  EXPECT_TRUE(std::filesystem::is_symlink(options_.output));
+  EXPECT_EQ(protocol::DatasetReader(folder_ / "real.h5").images("image_1"), 1u);
+}
+
+TEST_F(Send, CtrlCKeepsAllImagesThatHaveCome) {
+  options_.png = folder_ / "png";
+  FakeServer server([&](FakeServer& s) {
+    s.read_until<protocol::Close>();
+    for (std::uint16_t i = 0; i < 3; ++i) s.write(image(i));
+    const auto pictures = [&] {
+      std::error_code none;
+      return std::distance(std::filesystem::directory_iterator(options_.png, none), {});
+    };
+    for (int i = 0; i < 1000 && pictures() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ::kill(::getpid(), SIGINT);
+    s.read_until<protocol::Close>();  // until the client is gone
+  });
+  EXPECT_EQ(run_send(server.port), 130);
+  EXPECT_NE(err_.str().find("error: interrupted\n3 images received before that"), std::string::npos) << err_.str();
+  EXPECT_EQ(images_kept(), 3u);
+}
+
 TEST_F(Send, AnErrorTextAfterTheWholeScanFailsToo) {
   FakeServer server([](FakeServer& s) {
     s.read_until<protocol::Close>();
@@ -314,7 +392,7 @@ TEST_F(Send, NoServerIsAnErrorThatSaysSo) {
     FakeServer server([](FakeServer&) {});
     free_port = server.port;
   }
-  const auto result = command({"send", options_.input.string(), "-c", "cartesian_2d", "-o", options_.output.string(),
+  const auto result = command({"send", options_.input.string(), "-c", "cartesian_plain", "-o", options_.output.string(),
                                "-p", std::to_string(free_port)});
   EXPECT_EQ(result.code, 1);
   EXPECT_NE(result.err.find("echotrain-server"), std::string::npos) << result.err;

@@ -174,6 +174,41 @@ TEST(FreeCineScan, LinesMoveOnFromFrameToFrame) {
   EXPECT_EQ(read_truths(folder / "scan.h5", "dataset").size(), 6u);
 }
 
+TEST(FreeCineScan, LatticesMoveWithThePhaseTheReadoutAndTheSweep) {
+  const TemporaryFolder folder;
+  const auto acquired = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--trajectory", "cartesian", "--acceleration", "4", "--no-truth"});
+    const auto made = command(scan(folder / "scan.h5", more));
+    EXPECT_EQ(made.code, 0) << made.err;
+    const protocol::DatasetReader reader(folder / "scan.h5");
+    std::vector<protocol::AcquisitionHeader> heads;
+    for (std::size_t n = 0; n < reader.acquisitions(); ++n) heads.push_back(reader.acquisition(n).head);
+    return heads;
+  };
+  // The lattice holds the centre, line 8, and moves by one line for each count.
+  const auto moved = [](const protocol::AcquisitionHeader& head) {
+    return (head.idx.kspace_encode_step_1 - 8 + 16) % 4;
+  };
+  const auto sweeps = acquired({"--gating", "free", "--sweeps", "5", "--calibration-mode", "interleaved"});
+  ASSERT_EQ(sweeps.size(), 20u);
+  for (std::size_t n = 0; n < 20; ++n) EXPECT_EQ(moved(sweeps[n]), static_cast<int>(n / 4 % 4)) << n;
+  const auto phases = acquired({"--gating", "prospective", "--phases", "6", "--calibration-mode", "interleaved"});
+  ASSERT_EQ(phases.size(), 24u);
+  for (const auto& head : phases) EXPECT_EQ(moved(head), head.idx.phase % 4);
+  EXPECT_NE(phases.back().flags & (1ull << (ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT - 1)), 0u);
+  const auto beats = acquired({"--gating", "retrospective", "--calibration-mode", "interleaved"});
+  for (std::size_t n = 0; n < beats.size(); ++n) EXPECT_EQ(moved(beats[n]), static_cast<int>(n % 4)) << n;
+  // One lattice, with six reference lines, 5 to 10, of which those off the lattice are for calibration alone.
+  const auto embedded = acquired({"--gating", "free", "--sweeps", "2", "--calibration", "6"});
+  ASSERT_EQ(embedded.size(), 18u);
+  for (const auto& head : embedded) {
+    const int line = head.idx.kspace_encode_step_1;
+    const bool reference = line >= 5 && line <= 10;
+    EXPECT_EQ((head.flags >> 20 & 1) != 0, reference && line % 4 == 0) << line;
+    EXPECT_EQ((head.flags >> 19 & 1) != 0, reference && line % 4 != 0) << line;
+  }
+}
+
 TEST(FreeCineScan, SpiralsBringTheirWeightsAndATruthOfEachFrame) {
   const TemporaryFolder folder;
   const auto made = command(scan(folder / "scan.h5", {"--trajectory", "spiral", "--readouts", "4", "--frames", "3"}));

@@ -394,9 +394,9 @@ TEST(Undersampling, OptionsThatDoNotGoTogetherAreRefused) {
   radial.depth = 1;
   radial.undersampling.partial_echo = 0.7;
   refused("--partial-echo", radial);
-  SimulateOptions heart = flat({.acceleration = "2"});
+  SimulateOptions heart = flat({.acceleration = "2", .calibration = 4, .calibration_mode = "separate"});
   heart.motion = "cardiac";
-  refused("--motion cardiac is for full scans", heart);
+  refused("--motion cardiac has no readouts before", heart);
   SimulateOptions quiet = cartesian(16);
   quiet.noise_only = true;
   refused("need noise to measure", quiet);

@@ -159,7 +159,9 @@ TEST(CineScan, OptionsThatDoNotGoTogether) {
   EXPECT_NE(refused({"--trajectory", "radial", "--sweeps", "2"}).find("--frames"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "radial", "--truth-every", "9999"}).find("--truth-every"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--truth-every", "2"}).find("--gating free"), std::string::npos);
-  EXPECT_NE(refused({"--trajectory", "cartesian", "--gating", "free", "--acceleration", "2"}).find("interleaved"),
+  EXPECT_NE(refused({"--trajectory", "cartesian", "--acceleration", "2", "--calibration", "8", "--calibration-mode",
+                     "separate"})
+                .find("embedded or interleaved"),
             std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--gating", "none"}).find("retrospective"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--tr-ms", "100"}).find("do not fit into a beat"), std::string::npos);
