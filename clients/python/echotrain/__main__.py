@@ -1,4 +1,4 @@
-"""python -m echotrain: recon, view, info, physiology and girf."""
+"""python -m echotrain: send, view, convert, info, physiology and girf."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from .cfl import is_cfl, read_cfl
 from .client import Client
 from .commands.girf import convert_girf
 from .commands.output import Output
-from .commands.physiology import convert
-from .commands.view import Viewer, can_show, require_matplotlib
+from .commands.physiology import convert as convert_physiology
+from .commands.view import Viewer, can_show
 from .errors import EchotrainError, ServerWarning
-from .hdf5 import Hdf5Scan
+from .files import is_array_file
+from .hdf5 import Hdf5Scan, read_images, write_scan
 from .header import Header
-from .scan import make_scan
+from .plot import require_matplotlib
+from .scan import from_array, make_scan
 
 _EXAMPLES = """examples:
-  python -m echotrain recon scan.h5 -p radial_2d -o images.h5
-  python -m echotrain recon scan.h5 -p my_pipeline.yaml -o pictures/ --host recon.example --port 9003 --tls --ca ca.pem
-  python -m echotrain recon kspace.npy --trajectory spokes.npy --matrix 192 -p radial_2d -o images.npy
-  python -m echotrain view scan.h5 -p radial_realtime --rate 200
+  python -m echotrain send scan.h5 -c radial_2d -o images.h5
+  python -m echotrain send scan.h5 -c my_pipeline.yaml -o pictures/ -a recon.example -p 9003 --tls --ca ca.pem
+  python -m echotrain send kspace.npy --trajectory spokes.npy --matrix 192 -c radial_2d -o images.npy
+  python -m echotrain view scan.h5 -c radial_realtime --rate 200
+  python -m echotrain convert kspace.mat scan.h5 --axes "line sample coil"
   python -m echotrain info scan.h5
-  python -m echotrain info --host recon.example
+  python -m echotrain info -a recon.example
   python -m echotrain physiology ticks.npy --readout-ms 3.8 -o beats.txt
   python -m echotrain girf measured.h5 -o assets/girf.h5 --highest-khz 20
 """
@@ -39,10 +42,26 @@ def _sizes(text: str) -> Union[float, Sequence[float]]:
     return values[0] if len(values) == 1 else values
 
 
+class _Port(argparse.Action):
+    """A port; and, of `-p`, for one more release, a pipeline's name, which never begins with a digit."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, given: argparse.Namespace, value: Any, flag: Optional[str] = None
+    ) -> None:
+        if value.isascii() and value.isdigit() and 0 < int(value) < 65536:
+            given.port = int(value)
+        elif flag == "-p" and not value[:1].isdigit() and hasattr(given, "pipeline"):
+            given.pipeline = value
+            print("warning: -p NAME is now -c NAME; from the next release on -p is only the port", file=sys.stderr)
+        else:
+            parser.error(f"argument {flag}: {value!r} is no port: give 1 to 65535")
+
+
 def _add_server(parser: argparse.ArgumentParser, default_host: Optional[str]) -> None:
     server = parser.add_argument_group("server")
-    server.add_argument("--host", default=default_host, help="its host (default: 127.0.0.1)")
-    server.add_argument("--port", type=int, default=9002, help="its port (default: %(default)s)")
+    server.add_argument("-a", "--address", "--host", dest="host", default=default_host,
+                        help="its host (default: 127.0.0.1)")  # fmt: skip
+    server.add_argument("-p", "--port", action=_Port, default=9002, help="its port (default: %(default)s)")
     server.add_argument("--tls", action="store_true", help="connect with TLS, to its TLS port")
     server.add_argument("--ca", metavar="FILE.pem", help="certificates to trust (default: those of this system)")
     server.add_argument("--cert", metavar="FILE.pem", help="our own certificate, for servers that want one")
@@ -54,15 +73,21 @@ def _add_server(parser: argparse.ArgumentParser, default_host: Optional[str]) ->
 
 
 def _add_scan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scan", help="ISMRMRD file (.h5), BART pair (.cfl) or k-space array (.npy)")
-    parser.add_argument("-p", "--pipeline", required=True, help="a name known to the server, or a .yaml file here")
+    parser.add_argument("scan", help="ISMRMRD file (.h5), BART pair (.cfl) or k-space array (.npy, .mat, .nii)")
+    parser.add_argument("-c", "--config", "--pipeline", dest="pipeline", metavar="NAME|FILE.yaml",
+                        help="pipeline: a name known to the server, or a .yaml file here")  # fmt: skip
     parser.add_argument("-g", "--group", default="dataset", help="group of an ISMRMRD file (default: %(default)s)")
     parser.add_argument("--rate", type=float, help="readouts per second (default: as fast as possible)")
+    _add_arrays(parser)
+
+
+def _add_arrays(parser: argparse.ArgumentParser) -> None:
     usual = "; ".join(" ".join(axes) for axes in DEFAULT_AXES.values())
     arrays = parser.add_argument_group("k-space arrays")
     arrays.add_argument(
         "--trajectory", metavar="FILE", help=".npy [line, sample, dimension], or BART's for a BART scan"
     )
+    arrays.add_argument("--variable", metavar="NAME", help="array of a .mat file (default: its only complex one)")
     arrays.add_argument("--density", metavar="FILE", help=".npy [line, sample] of weights")
     arrays.add_argument("--noise", metavar="FILE", help=".npy [coil, sample] of noise")
     arrays.add_argument("--matrix", type=_sizes, metavar="N|X,Y[,Z]", help="size of the image in voxels")
@@ -87,18 +112,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"echotrain {__version__} (Python client)")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    recon = commands.add_parser("recon", help="send a scan and write the images that come back")
-    _add_scan(recon)
-    recon.add_argument(
-        "-o", "--output", required=True, help="OUT.h5, OUT.npy, OUT.nii[.gz], or a folder for PNG pictures"
-    )
-    recon.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    _add_server(recon, "127.0.0.1")
+    send = commands.add_parser("send", help="send a scan and write the images that come back")
+    recon = commands.add_parser("recon", help="what `send` was called before")
+    for each in (send, recon):
+        _add_scan(each)
+        each.add_argument(
+            "-o", "--output", required=True, help="OUT.h5, OUT.npy, OUT.cfl, OUT.nii[.gz], or a folder for PNG pictures"
+        )
+        each.add_argument("-q", "--quiet", action="store_true", help="no progress")
+        _add_server(each, "127.0.0.1")
 
     view = commands.add_parser("view", help="send a scan and show the images while they come")
     _add_scan(view)
     view.add_argument("--snapshot", metavar="FILE.png", help="write what the window shows at the end, and exit")
     _add_server(view, "127.0.0.1")
+
+    convert = commands.add_parser("convert", help="write an array as a scan, or a scan's images as other files")
+    convert.add_argument("scan", help="k-space (.cfl, .npy, .mat, .nii), or an ISMRMRD file with images")
+    convert.add_argument("output", help="OUT.h5 for k-space; for images also .cfl, .npy, .nii[.gz], or a folder for PNG")
+    convert.add_argument("-g", "--group", default="dataset", help="group of an ISMRMRD file (default: %(default)s)")
+    _add_arrays(convert)
 
     info = commands.add_parser(
         "info", help="show what an ISMRMRD file or a BART pair holds, or what a server says of itself"
@@ -153,7 +186,8 @@ def _client(given: argparse.Namespace) -> Client:
 
 
 def _scan_options(given: argparse.Namespace) -> Dict[str, Any]:
-    names = ("trajectory", "density", "noise", "matrix", "fov", "axes", "trajectory_unit", "trajectory_type", "group")
+    names = ["trajectory", "density", "noise", "matrix", "fov", "axes", "trajectory_unit", "trajectory_type"]
+    names += ["variable", "group"]
     options = {name: getattr(given, name) for name in names}
     if given.header:
         try:
@@ -163,16 +197,45 @@ def _scan_options(given: argparse.Namespace) -> Dict[str, Any]:
     return options
 
 
-def _recon(given: argparse.Namespace) -> int:
+def _refuse_same(given: argparse.Namespace) -> None:
     if os.path.exists(given.output) and os.path.exists(given.scan) and os.path.samefile(given.output, given.scan):
-        raise EchotrainError(f"-o {given.output}: this is the scan itself, which would be lost")
+        raise EchotrainError(f"{given.output}: this is the scan itself, which would be lost")
+
+
+def _convert(given: argparse.Namespace) -> int:
+    _refuse_same(given)
+    if is_array_file(given.scan):
+        if not given.output.endswith((".h5", ".hdf5")):
+            raise EchotrainError(f"{given.output}: k-space becomes an ISMRMRD file: end it with .h5")
+        options = _scan_options(given)
+        scan = from_array(given.scan, options.pop("trajectory"), **options)
+        print(f"{given.output}: {write_scan(given.output, scan)} readouts")
+        return 0
+    output = Output(given.output, "")
+    for image in read_images(given.scan, given.group):
+        output.add(image)
+    output.finish()
+    if not output.images:
+        raise EchotrainError(f"{given.scan}: has no images; `echotrain convert` of the C++ client takes scans")
+    print(f"{output.images} images in {given.output}")
+    return 0
+
+
+def _send(given: argparse.Namespace) -> int:
+    if given.command == "recon":
+        print("warning: this recon is now called send, and goes in the next release; `echotrain recon` of the C++ "
+              "client needs no server", file=sys.stderr)  # fmt: skip
+    _refuse_same(given)
     options = _scan_options(given)
     # Refuses a bad scan before the output is touched.
     scan = make_scan(given.scan, options.pop("trajectory"), **options)
     output = Output(given.output, scan.xml)
     with _client(given) as client:
         try:
-            for image in client.reconstruct(scan, pipeline=given.pipeline, rate=given.rate, progress=not given.quiet):
+            coming = client.reconstruct(
+                scan, pipeline=given.pipeline, rate=given.rate, progress=not given.quiet, require_images=False
+            )
+            for image in coming:
                 output.add(image)
         finally:
             output.finish()
@@ -199,6 +262,7 @@ def _view(given: argparse.Namespace) -> int:
             given.pipeline,
             rate=given.rate,
             progress=lambda progress: viewer.update(),
+            require_images=False,
             **options,
         )
         for image in coming:
@@ -247,7 +311,7 @@ def _info(given: argparse.Namespace) -> int:
 
 
 def _physiology(given: argparse.Namespace) -> int:
-    count = convert(given.stamps, given.output, given.readout_ms, given.tick_ms)
+    count = convert_physiology(given.stamps, given.output, given.readout_ms, given.tick_ms)
     print(f"{given.output}: {count} R waves")
     return 0
 
@@ -259,12 +323,18 @@ def _girf(given: argparse.Namespace) -> int:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if not getattr(given, "pipeline", True):
+        parser.error(f"{given.command}: give a pipeline: -c NAME or -c FILE.yaml")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ServerWarning)
             warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
-            commands = {"recon": _recon, "view": _view, "info": _info, "physiology": _physiology, "girf": _girf}
+            commands = {
+                **{"send": _send, "recon": _send, "view": _view, "convert": _convert, "info": _info},
+                **{"physiology": _physiology, "girf": _girf},
+            }
             return commands[str(given.command)](given)
     except (EchotrainError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

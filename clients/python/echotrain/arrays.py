@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -12,6 +11,8 @@ from .errors import ScanError
 from .header import Header, HeaderLike, Lengths, Sizes, header_xml
 from .layout import Array
 from .messages import Acquisition
+from .sampling import Lattice, lattices_of, measured_lines
+from .units import check_trajectory
 
 AXES = ("average", "slice", "contrast", "phase", "repetition", "set", "coil", "partition", "line", "sample")
 DEFAULT_AXES = {
@@ -50,6 +51,9 @@ class ArrayReadouts:
     `header`, both come from there.
 
     noise: [coil, sample], a measurement of noise only, sent first; its sample time is assumed to be the scan's.
+
+    Cartesian lines of zeros were not measured, and are not sent. Where the others are every n-th line (or partition),
+    with a block of all lines or without, the header says so, and lines of the block are flagged as reference lines.
     """
 
     def __init__(
@@ -78,7 +82,8 @@ class ArrayReadouts:
                 raise ScanError(
                     f"k-space has {n} {what}; 1 to 65535 are possible. Are its axes {axes or 'the usual ones'}?"
                 )
-        self._trajectory = self._leading(_positions(trajectory), 3, "the trajectory")
+        points = _positions(trajectory)
+        self._trajectory = self._leading(points, 3, "the trajectory")
         self._density: Optional[Array] = None
         if density is not None:
             if self._trajectory is None:
@@ -87,17 +92,45 @@ class ArrayReadouts:
         self._noise = None if noise is None else np.asarray(noise, np.complex64)
         if self._noise is not None and (self._noise.ndim != 2 or len(self._noise) != coils):
             raise ScanError(f"noise is [coil, sample] with {coils} coils, not of shape {self._noise.shape}")
+        self._find_lines(trajectory_type, axes)
         if header is None:
             made = self._header(matrix, fov, trajectory_type)
             self.xml = made.xml()
         else:
             self.xml = header_xml(header)
             made = Header.parse(self.xml)
-        self._prepare_trajectory(made, trajectory_unit)
+        self._prepare_trajectory(made, points, trajectory_unit)
 
     def __len__(self) -> int:
-        readouts: int = math.prod(self._kspace.shape[:-2])
-        return readouts + (self._noise is not None)
+        return int(np.count_nonzero(self._measured)) + (self._noise is not None)
+
+    def _find_lines(self, kind: Optional[str], axes: Optional[AxisNames]) -> None:
+        self._measured = np.ones(self._kspace.shape[:-2], bool)
+        self._lattices = (Lattice(), Lattice())
+        for what, values in (("the trajectory", self._trajectory), ("the density", self._density), ("noise", self._noise)):
+            if values is not None and not np.all(np.isfinite(values)):
+                raise ScanError(f"{what} has numbers that are not finite")
+        found = measured_lines(self._kspace)
+        if self._trajectory is not None or kind not in (None, "cartesian"):
+            return
+        # Averages are one image, to which each may give other lines.
+        self._measured = found
+        if "average" in self._counters:
+            found = np.asarray(found.any(axis=self._counters.index("average")))
+        planes = found.reshape(-1, self._partitions, self._lines)
+        if not np.all(planes == planes[0]):
+            return  # each frame has lines of its own: no lattice is theirs
+        self._lattices = lattices_of(planes[0])
+
+    def _reference(self, partition: int, line: int) -> int:
+        """The flag of a reference line of an accelerated scan: one in the block, on the lattice as well or not."""
+        both = list(zip(self._lattices, (line, partition)))
+        if all(lattice.step == 1 for lattice in self._lattices):
+            return 0
+        if not all(lattice.block[0] <= at < lattice.block[1] for lattice, at in both):
+            return 0
+        imaged = all((at - lattice.first) % lattice.step == 0 for lattice, at in both)
+        return layout.REFERENCE_AND_IMAGE if imaged else layout.REFERENCE
 
     # The last axes of `values` belong to a line; those before must fit k-space's further axes.
     def _leading(self, values: Optional[Array], own: int, what: str) -> Optional[Array]:
@@ -139,14 +172,16 @@ class ArrayReadouts:
             trajectory=kind,
             limits=limits,
             coils=self._kspace.shape[-2],
+            acceleration=(self._lattices[0].step, self._lattices[1].step),
+            calibration="external" if any(each.block == (0, 0) for each in self._lattices) else "embedded",
         )
 
-    def _prepare_trajectory(self, header: Header, unit: str) -> None:
+    def _prepare_trajectory(self, header: Header, given: Optional[Array], unit: str) -> None:
         if unit not in UNITS:
             raise ScanError(f"trajectory_unit '{unit}' is not one of: {', '.join(UNITS)}")
         self._center = self._kspace.shape[-1] // 2
         self._factors: Optional[Array] = None
-        if self._trajectory is None:
+        if self._trajectory is None or given is None:
             return
         dimensions = self._trajectory.shape[-1]
         if dimensions not in (2, 3):
@@ -154,13 +189,14 @@ class ArrayReadouts:
         if dimensions == 3 and self._density is not None:
             raise ScanError("density weights are for 2D trajectories only; for 3D ones a pipeline computes its own")
         matrix, fov_m = np.array(header.matrix, float), np.array(header.fov) / 1000
-        factors = {
+        factors: Dict[str, Array] = {
             "cycles_per_pixel": np.ones(3),
             "cycles_per_fov": 1 / matrix,
             "radians_per_pixel": np.full(3, 1 / (2 * np.pi)),
             "cycles_per_m": fov_m / matrix,
-        }[unit]
-        self._factors = factors[:dimensions]
+        }
+        check_trajectory(given, unit, factors, header.matrix)
+        self._factors = factors[unit][:dimensions]
         first = self._trajectory.reshape(-1, *self._trajectory.shape[-2:])[0]
         self._center = int(np.argmin(np.sum((first * self._factors) ** 2, axis=-1)))
 
@@ -184,27 +220,27 @@ class ArrayReadouts:
             # All averages of an image are one frame: only the first average opens it, and only the last ends it.
             average = index.get("average", 0)
             averages = sizes[names.index("average")] if "average" in names else 1
-            for partition in range(self._partitions):
-                for line in range(self._lines):
-                    flags = 0
-                    if average == 0 and partition == line == 0:
-                        flags |= layout.FIRST_IN_SLICE
-                    if (average, partition, line) == (averages - 1, self._partitions - 1, self._lines - 1):
-                        flags |= layout.LAST_IN_SLICE
-                    place = (*frame, partition, line)
-                    yield Acquisition(
-                        self._kspace[place],
-                        self._line(place),
-                        flags=flags,
-                        scan_counter=counter,
-                        measurement_uid=1,
-                        center_sample=self._center,
-                        sample_time_us=1,
-                        kspace_encode_step_1=line,
-                        kspace_encode_step_2=partition,
-                        **index,
-                    )
-                    counter += 1
+            steps = np.argwhere(self._measured[frame])
+            for number, (partition, line) in enumerate(steps):
+                flags = self._reference(partition, line)
+                if average == 0 and number == 0:
+                    flags |= layout.FIRST_IN_SLICE
+                if (average, number) == (averages - 1, len(steps) - 1):
+                    flags |= layout.LAST_IN_SLICE
+                place = (*frame, int(partition), int(line))
+                yield Acquisition(
+                    self._kspace[place],
+                    self._line(place),
+                    flags=flags,
+                    scan_counter=counter,
+                    measurement_uid=1,
+                    center_sample=self._center,
+                    sample_time_us=1,
+                    kspace_encode_step_1=line,
+                    kspace_encode_step_2=partition,
+                    **index,
+                )
+                counter += 1
 
 
 def _arranged(kspace: Array, axes: Optional[AxisNames]) -> Tuple[Array, List[str]]:
@@ -249,7 +285,10 @@ def _positions(trajectory: Any) -> Optional[Array]:
 
 def _sizes(matrix: Numbers, z: Optional[int]) -> Sizes:
     """z: the third size where `matrix` has none; None: that of x."""
-    given = [int(n) for n in np.atleast_1d(np.asarray(matrix))]
+    numbers = np.atleast_1d(np.asarray(matrix))
+    given = [int(n) for n in numbers]
+    if not np.array_equal(numbers, given):
+        raise ScanError(f"matrix has numbers of voxels, which are whole ones, not {matrix}")
     if len(given) == 1:
         given = [given[0], given[0]]
     if len(given) == 2:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Optional, Tuple, Union
 
 import numpy as np
 
-from .errors import ScanError
+from .errors import ScanError, StackError
+from .image import Image
 from .layout import Array
+from .stack import stack
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -60,6 +62,21 @@ def write_cfl(path: PathLike, array: Any) -> None:
     sizes = _padded(values).shape
     base.with_name(base.name + ".hdr").write_text("# Dimensions\n" + " ".join(map(str, sizes)) + "\n")
     base.with_name(base.name + ".cfl").write_bytes(values.tobytes(order="F"))
+
+
+def save_cfl(images: Iterable[Image], path: PathLike) -> None:
+    """Images as one BART pair [x, y, z, channel, ...], counters in the dimensions that from_bart() takes them from."""
+    all_images = list(images)
+    names = [name for name in _COUNTERS.values() if len({int(image.head[name]) for image in all_images}) > 1]
+    array = stack(all_images, by=names) if names else stack(all_images)[0]
+    if not names and len(all_images) > 1:
+        raise StackError("images have the same counters; write each on its own")
+    dimensions = {name: number for number, name in _COUNTERS.items()}
+    out = array.transpose([len(names) + 3, len(names) + 2, len(names) + 1, len(names), *range(len(names))])
+    shape = [*out.shape[:4], *([1] * 12)]
+    for name, count in zip(names, out.shape[4:]):
+        shape[dimensions[name]] = count
+    write_cfl(path, out.reshape(shape))
 
 
 def _padded(values: Array) -> Array:

@@ -205,3 +205,34 @@ def write_images(path: PathLike, images: Any, xml: str = "") -> None:
     with ImageFile(path, xml) as file:
         for image in images:
             file.append(image)
+
+
+def write_scan(path: PathLike, scan: Any, group: str = "dataset") -> int:
+    """A Scan of readouts (from_array(), make_scan()) as an ISMRMRD HDF5 file, replacing what is there; how many."""
+    numbers = h5py.vlen_dtype(np.dtype("<f4"))
+    kind = np.dtype([("head", ACQUISITION_TYPE), ("traj", numbers), ("data", numbers)])
+    count = 0
+    with h5py.File(os.fspath(path), "w") as file:
+        made = file.create_group(group)
+        made.create_dataset("xml", data=[scan.xml], dtype=h5py.string_dtype(), maxshape=(None,))
+        data = made.create_dataset("data", (0,), kind, maxshape=(None,), chunks=(_ROWS,))
+        rows = np.zeros(_ROWS, kind)
+        filled = 0
+        for readout in scan.items:
+            if not isinstance(readout, Acquisition):
+                raise ScanError(f"write_scan() takes readouts, not {type(readout).__name__}")
+            rows[filled]["head"] = readout.head
+            rows[filled]["traj"] = np.zeros(0, "<f4") if readout.trajectory is None else readout.trajectory.ravel()
+            rows[filled]["data"] = readout.data.view(np.float32).ravel()
+            filled += 1
+            if filled == _ROWS:
+                count = _extend(data, rows, count)
+                filled = 0
+        count = _extend(data, rows[:filled], count)
+    return count
+
+
+def _extend(data: h5py.Dataset, rows: Array, count: int) -> int:
+    data.resize(count + len(rows), axis=0)
+    data[count:] = rows
+    return count + len(rows)

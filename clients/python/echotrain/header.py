@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 
 from .errors import ScanError
 from .layout import is_ismrmrd
+from .units import check_fov
 
 Sizes = tuple[int, int, int]
 Lengths = tuple[float, float, float]
@@ -36,6 +37,8 @@ class Header:
     limits: Mapping[str, tuple[int, int, int]] = dataclasses.field(default_factory=dict)
     coils: Optional[int] = None
     frequency_hz: int = 63_870_000
+    acceleration: tuple[int, int] = (1, 1)  # of steps 1 and 2
+    calibration: str = "embedded"  # where reference lines of an accelerated scan are
 
     def __post_init__(self) -> None:
         if self.trajectory not in TRAJECTORIES:
@@ -46,6 +49,7 @@ class Header:
         for sizes in (self.matrix, self.fov, self.recon_matrix or self.matrix, self.recon_fov or self.fov):
             if len(sizes) != 3 or not all(size > 0 for size in sizes):
                 raise ScanError(f"sizes are three positive numbers (x, y, z), not {sizes}")
+        check_fov(self.fov)
 
     def xml(self) -> str:
         """As ISMRMRD XML."""
@@ -69,7 +73,18 @@ class Header:
             f"</experimentalConditions><encoding>{space('encodedSpace', self.matrix, self.fov)}"
             f"{space('reconSpace', self.recon_matrix or self.matrix, self.recon_fov or self.fov)}"
             f"<encodingLimits>{limits}</encodingLimits><trajectory>{escape(self.trajectory)}</trajectory>"
-            "</encoding></ismrmrdHeader>\n"
+            f"{self._parallel()}</encoding></ismrmrdHeader>\n"
+        )
+
+    def _parallel(self) -> str:
+        if self.acceleration == (1, 1):
+            return ""
+        steps = "".join(
+            f"<kspace_encoding_step_{i}>{n}</kspace_encoding_step_{i}>" for i, n in enumerate(self.acceleration, start=1)
+        )
+        return (
+            f"<parallelImaging><accelerationFactor>{steps}</accelerationFactor>"
+            f"<calibrationMode>{escape(self.calibration)}</calibrationMode></parallelImaging>"
         )
 
     @classmethod
@@ -98,6 +113,7 @@ class Header:
                 limits[name] = (low, high, center)
         coils = root.findtext("acquisitionSystemInformation/receiverChannels")
         frequency = root.findtext("experimentalConditions/H1resonanceFrequency_Hz")
+        steps = [encoding.findtext(f"parallelImaging/accelerationFactor/kspace_encoding_step_{i}") for i in (1, 2)]
         kind = (encoding.findtext("trajectory") or "cartesian").strip().lower()
         return cls(
             matrix=sizes("encodedSpace/matrixSize"),
@@ -108,6 +124,8 @@ class Header:
             limits=limits,
             coils=int(coils) if coils else None,
             frequency_hz=int(float(frequency)) if frequency else 0,
+            acceleration=(int(steps[0] or 1), int(steps[1] or 1)),
+            calibration=(encoding.findtext("parallelImaging/calibrationMode") or "embedded").strip(),
         )
 
 

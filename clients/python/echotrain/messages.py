@@ -9,6 +9,7 @@ import numpy as np
 from .errors import ScanError
 from .image import Image
 from .layout import ACQUISITION_TYPE, COUNTERS, IMAGE_TYPE, WAVEFORM_TYPE, Array, is_ismrmrd
+from .units import check_dwell
 
 
 class Acquisition:
@@ -46,6 +47,8 @@ class Acquisition:
                 head["idx"][name] = value
             elif name in (ACQUISITION_TYPE.names or ()):
                 head[name] = value
+                if name == "sample_time_us":
+                    check_dwell(float(value))
             else:
                 raise TypeError(f"a readout has no field '{name}'; it has: {', '.join(ACQUISITION_TYPE.names or ())}")
         self.head: Array = head

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, AsyncIterable, Callable, Dict, Iterable, 
 import numpy as np
 
 from .arrays import ArrayReadouts, AxisNames, Numbers
-from .cfl import from_bart, is_cfl, read_cfl
+from .cfl import from_bart, is_cfl
 from .errors import ScanError
+from .files import ENDINGS, is_array_file, read_array
 from .hdf5 import Hdf5Scan
-from .header import HeaderLike, header_xml
+from .header import Header, HeaderLike, header_xml
 from .layout import is_ismrmrd
 from .messages import Acquisition
+from .plot import plot_readouts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,24 +41,29 @@ class Scan:
         self.items = items
         self.readouts = readouts
 
+    def plot(self, axes: Any = None) -> Any:
+        """Shows what is measured, with matplotlib: the trajectory, or lines of k-space. Returns matplotlib's axes, those
+        given or new ones. Readouts that come only once (a generator) are not used up for it."""
+        return plot_readouts(self.items, repr(self)[1:-1], axes)
+
     def __repr__(self) -> str:
-        return f"<Scan: {'?' if self.readouts is None else self.readouts} readouts>"
+        count = "?" if self.readouts is None else self.readouts
+        try:
+            header = Header.parse(self.xml)
+        except ScanError:
+            return f"<Scan: {count} readouts>"
+        sizes, lengths = header.recon_matrix or header.matrix, header.recon_fov or header.fov
+        voxels, mm = (" x ".join(f"{one:g}" for one in each[: 3 if sizes[2] > 1 else 2]) for each in (sizes, lengths))
+        return f"<Scan: {count} readouts, {header.trajectory}, {voxels} voxels, {mm} mm>"
 
 
 def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def _array(source: Any) -> Any:
-    """An array, or the one in the .npy or .cfl file that `source` names."""
-    if not _is_path(source):
-        return source
-    if is_cfl(source):
-        return read_cfl(source)
-    try:
-        return np.load(source, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ScanError(f"{os.fspath(source)}: cannot be read as .npy or .cfl: {error}") from None
+def _array(source: Any, variable: Optional[str] = None) -> Any:
+    """An array, or the one in the file that `source` names."""
+    return read_array(source, variable) if _is_path(source) else source
 
 
 class ScanOptions(TypedDict, total=False):
@@ -70,6 +77,7 @@ class ScanOptions(TypedDict, total=False):
     trajectory_unit: Optional[str]
     axes: Optional[AxisNames]
     noise: Any
+    variable: Optional[str]
     group: str
 
 
@@ -98,7 +106,8 @@ def make_scan(source: Any, trajectory: Any = None, **options: Unpack[ScanOptions
     source:
 
     - a path of an ISMRMRD HDF5 file (`group` is its group; `header` replaces its header);
-    - a complex array, or a path of a .npy file with one: see ArrayReadouts for axes and for all other arguments;
+    - a complex array, or a path of a .npy, .mat (`variable` is its array) or NIfTI file with one: see ArrayReadouts for
+      axes and for all other arguments;
     - a path of a BART pair (NAME, NAME.cfl, NAME.hdr), whose `trajectory`, if any, is a BART pair too: see from_bart;
     - an iterable (or async iterable) of Acquisition, Waveform and Image, of this package or of ismrmrd, with a
       `header`;
@@ -111,12 +120,12 @@ def make_scan(source: Any, trajectory: Any = None, **options: Unpack[ScanOptions
     values: Dict[str, Any] = {**options}
     given = {name: values[name] for name in ScanOptions.__annotations__ if values.get(name) is not None}
     is_file = _is_path(source)
-    if is_file and not is_cfl(source) and not os.fspath(source).endswith(".npy"):
+    if is_file and not is_array_file(source):
         _refuse(trajectory, given, "an ISMRMRD file has its own")
         file = Hdf5Scan(source, group)
         return Scan(header if header is not None else file.xml or NO_HEADER, file, file.readouts)
     if is_file or isinstance(source, np.ndarray):
-        kspace, points = _array(source), _array(trajectory)
+        kspace, points = _array(source, given.pop("variable", None)), _array(trajectory)
         for name in ("density", "noise"):
             if name in given:
                 given[name] = _array(given[name])
@@ -141,6 +150,14 @@ def make_scan(source: Any, trajectory: Any = None, **options: Unpack[ScanOptions
         raise ScanError("readouts need a header: header=echotrain.Header(matrix=..., fov=...), or ISMRMRD XML")
     count = len(source) if isinstance(source, (list, tuple)) else None
     return Scan(header, source, count)
+
+
+@shows(*SCAN_KEYWORDS)
+def from_array(kspace: Any, trajectory: Any = None, **options: Unpack[ScanOptions]) -> Scan:
+    """A Scan of a k-space array, or of a file with one, as make_scan() makes it: for write_scan() and reconstruct()."""
+    if not (_is_path(kspace) and is_array_file(kspace)) and not isinstance(kspace, np.ndarray):
+        raise ScanError(f"k-space is an array, or a file of: {', '.join(ENDINGS)}")
+    return make_scan(kspace, trajectory, **options)
 
 
 def _refuse(trajectory: Any, given: Any, why: str) -> None:

@@ -28,6 +28,7 @@ def test_mypy_is_content(cache):
 
 def test_mypy_knows_the_keywords(cache, tmp_path):
     calls = ["make_scan('s', {})", "Client().reconstruct('s', {})", "AsyncClient().reconstruct('s', {})"]
+    calls += ["reconstruct('s', host='h', rate=None, {})"]
     right = [*(call.format("matrix=3, noise=None") for call in calls), "Client(tls=True)", "AsyncClient(timeout=3)"]
     wrong = [*(call.format(bad) for call in calls for bad in ("matricks=3", "group=3")), "Client(tsl=True)", "Client(port='1')"]
     text = "import echotrain\n" + "".join(f"echotrain.{call}\n" for call in right + wrong)

@@ -7,6 +7,7 @@ from typing import Dict, List, Optional
 
 import numpy as np
 
+from ..cfl import save_cfl
 from ..errors import EchotrainError
 from ..hdf5 import ImageFile
 from ..image import Image
@@ -15,17 +16,17 @@ from ..stack import stack
 
 
 class Output:
-    """OUT.h5, OUT.npy, OUT.nii, OUT.nii.gz, or a folder of PNG files. Replaces an older file when the first
+    """OUT.h5, OUT.npy, OUT.cfl, OUT.nii, OUT.nii.gz, or a folder of PNG files. Replaces an older file when the first
     image comes, not before."""
 
     def __init__(self, path: str, xml: str) -> None:
         self._path, self._xml = pathlib.Path(path), xml
         name = self._path.name.lower()
-        endings = {".h5": "h5", ".hdf5": "h5", ".npy": "npy", ".nii": "nii", ".nii.gz": "nii"}
+        endings = {".h5": "h5", ".hdf5": "h5", ".npy": "npy", ".cfl": "cfl", ".nii": "nii", ".nii.gz": "nii"}
         self._kind = next((kind for ending, kind in endings.items() if name.endswith(ending)), "png")
         if self._kind == "png" and self._path.suffix and not self._path.is_dir():
             raise EchotrainError(
-                f"-o {path}: end it with .h5, .npy, .nii or .nii.gz; the name of a folder for pictures has no ending"
+                f"-o {path}: end it with .h5, .npy, .cfl, .nii or .nii.gz; the name of a folder for pictures has no ending"
             )
         self._file: Optional[ImageFile] = None
         self._kept: List[Image] = []
@@ -51,5 +52,7 @@ class Output:
             self._file.close()
         if self._kept and self._kind == "npy":
             np.save(self._path, stack(self._kept))
+        elif self._kept and self._kind == "cfl":
+            save_cfl(self._kept, self._path)
         elif self._kept:
             save_nifti(self._kept, self._path)

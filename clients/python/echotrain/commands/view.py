@@ -5,20 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Optional
 
-from ..errors import EchotrainError
 from ..image import Image
 from ..picture import Window, mosaic, shown, window_of
+from ..plot import require_matplotlib
 
 _PAUSE_S = 0.04
-
-
-def require_matplotlib() -> Any:
-    """matplotlib.pyplot, or an error that says how to get it."""
-    try:
-        import matplotlib.pyplot
-    except ImportError:
-        raise EchotrainError("showing images needs matplotlib: pip install 'echotrain[view]'") from None
-    return matplotlib.pyplot
 
 
 def can_show(pyplot: Any) -> bool:

@@ -10,7 +10,8 @@ import socket
 import ssl
 from typing import Any, Optional, Tuple, Union
 
-from .errors import ConnectionFailed, ServerTimeout
+from ..errors import ConnectionFailed, ServerTimeout
+from .local import local_server
 
 _BUFFER_BYTES = 4 << 20
 
@@ -30,8 +31,14 @@ class ServerOptions:
     token: Optional[str] = None
     timeout: float = 60.0
     reply_timeout: Optional[float] = None
+    local: bool = False
 
     def __post_init__(self) -> None:
+        if self.local:
+            if (self.host, self.port) != ("127.0.0.1", 9002) or self.tls or self.token is not None:
+                raise ValueError("local=True starts a server of its own; host, port, tls and token are of another one")
+            server = local_server(self.timeout)
+            self.port, self.token = server.port, server.token
         if not self.tls and (self.ca or self.cert or self.key):
             raise ValueError("ca, cert and key are for TLS; add tls=True")
         if self.key and not self.cert:
@@ -85,7 +92,7 @@ async def connect(server: ServerOptions) -> Tuple[asyncio.StreamReader, asyncio.
         reader, writer = await asyncio.wait_for(opening, server.timeout)
     except asyncio.TimeoutError:
         hint = "; is this its TLS port?" if context else ""
-        raise ServerTimeout(f"{server.address} did not answer within {server.timeout:g} s{hint}") from None
+        raise ServerTimeout(f"{server.address} did not answer within {server.timeout:g} s (timeout){hint}") from None
     except ssl.SSLCertVerificationError as error:
         raise ConnectionFailed(
             f"the certificate of {server.address} is not to be trusted: {error.verify_message}; "
@@ -99,7 +106,9 @@ async def connect(server: ServerOptions) -> Tuple[asyncio.StreamReader, asyncio.
         raise ConnectionFailed(f"cannot find host '{server.host}': {error.strerror}") from None
     except OSError as error:
         hint = (
-            "is this its TLS port?" if context and isinstance(error, ConnectionResetError) else "is the server running?"
+            "is this its TLS port?"
+            if context and isinstance(error, ConnectionResetError)
+            else "is the server running? (local=True starts one)"
         )
         reason = os.strerror(error.errno) if error.errno else error
         raise ConnectionFailed(f"cannot connect to {server.address}: {reason}; {hint}") from None

@@ -8,8 +8,8 @@ import threading
 import time
 from typing import Any, AsyncIterable, AsyncIterator, Iterable, List, Optional
 
-from . import codec
-from .messages import Acquisition
+from .. import codec
+from ..messages import Acquisition
 
 _AHEAD_BYTES = 32 << 20
 _CHUNK_BYTES = 1 << 20

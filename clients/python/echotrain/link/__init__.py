@@ -1,0 +1,1 @@
+"""Connections to a server: docs/protocol.md, spoken over sockets."""
