@@ -96,7 +96,7 @@ def programs():
 def pipelines(tmp_path_factory):
     """A folder of pipelines for the tests, beside the shipped ones."""
     folder = tmp_path_factory.mktemp("pipelines")
-    text = raw_coils("cartesian_2d").replace("name: cartesian_2d", "name: coils_2d")
+    text = raw_coils("cartesian_plain").replace("name: cartesian_plain", "name: coils_2d")
     (folder / "coils_2d.yaml").write_text(text)
     return folder
 
@@ -114,7 +114,7 @@ def cuda(tmp_path_factory):
     is too old or the driver does not work (as tests/support/expected_cuda.h)."""
     folder = tmp_path_factory.mktemp("cuda")
     scan, config = folder / "scan.h5", folder / "cuda.yaml"
-    config.write_text(variant("cartesian_2d", ("backend: auto", "backend: cuda")))
+    config.write_text(variant("cartesian_plain", ("backend: auto", "backend: cuda")))
     simulated_scan(scan, "--trajectory", "cartesian", "--matrix", 16, "--coils", 1)
     tried = run_client("recon", scan, "-c", config, "-o", folder / "out.h5")
     if tried.returncode == 0:

@@ -60,7 +60,7 @@ def cartesian(frames):
     """The messages of a small Cartesian scan: 8 x 8, 2 coils."""
     random = np.random.default_rng(1)
     xml = scans.header_xml("cartesian", (8, 8, 1), readouts=8, repetitions=frames)
-    messages = [wire.config_file("cartesian_2d"), wire.header(xml)]
+    messages = [wire.config_file("cartesian_plain"), wire.header(xml)]
     for repetition in range(frames):
         for line in range(8):
             data = random.standard_normal((2, 8)) + 1j * random.standard_normal((2, 8))
@@ -100,7 +100,7 @@ def test_metrics_agree_with_what_was_sent(own_server, tmp_path):
     assert found["echotrain_sessions_total", {"outcome": "complete"}] == 3
     assert found["echotrain_sessions_total", {"outcome": "error"}] == 1
     assert found["echotrain_errors_total"] == found["echotrain_errors_total", {"code": "unknown-config"}] == 1
-    of_pipeline = {"pipeline": "cartesian_2d"}
+    of_pipeline = {"pipeline": "cartesian_plain"}
     assert found["echotrain_scans_total"] == 3
     assert found["echotrain_scans_total", of_pipeline | {"backend": "cpu", "outcome": "complete"}] == 3
     assert found["echotrain_readouts_total", of_pipeline] == found["echotrain_readouts_total"] == 8 * 8 + 1
@@ -170,22 +170,53 @@ def test_json_log_is_one_object_per_line(own_server):
     exchange(own_server, [wire.config_file("x\ny"), wire.header("<"), wire.close()])
     wait_until(lambda: own_server.text().count("fatal") >= 1)
     assert own_server.stop() == 0
-    lines = [line for line in own_server.text().splitlines() if not re.match(r"(listening|admin) on ", line)]
-    assert len(lines) >= 4
-    for line in lines:
-        entry = json.loads(line)
+    lines = own_server.text().splitlines()
+    assert len(lines) >= 6
+    entries = [json.loads(line) for line in lines]
+    for line, entry in zip(lines, entries):
         assert {"time", "level", "message"} <= entry.keys(), line
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", entry["time"])
         assert entry["level"] in ("debug", "info", "warning", "error")
         assert "\x1b" not in line
     assert not any("quoted" in line for line in lines), "texts of clients are for debug"
+    first, last = entries[0], entries[-1]
+    assert (first["event"], last["event"]) == ("start", "stop")
+    assert {"version", "commit", "options", "memory_mib", "threads", "cpu", "gpus"} <= first.keys()
+    assert (last["reason"], last["status"]) == ("asked", 0) and last["uptime_s"] > 0
+    assert {entry["on"] for entry in entries if entry.get("event") == "listening"} == {"listening", "admin"}
+    lost = [entry["level"] for entry in entries if entry["message"].startswith("fatal")]
+    assert lost and set(lost) == {"error"}
+
+
+def test_a_start_that_fails_is_told_as_json():
+    done = ask("--log-format", "json", "--bind", "0.0.0.0", "--port", "0")
+    assert done.returncode == 2 and done.stdout == ""
+    entries = [json.loads(line) for line in done.stderr.splitlines()]
+    assert entries[-1]["level"] == "error" and "--allow 10.1.0.0/16" in entries[-1]["message"]
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_trace_joins_log_and_images(own_server, given):
+    """W3C Trace Context: the header's trace ID, or a new one."""
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    parameter = f"<userParameterString><name>traceparent</name><value>00-{trace}-00f067aa0ba902b7-01</value></userParameterString>"
+    messages = cartesian(2)
+    if given:
+        xml = scans.header_xml("cartesian", (8, 8, 1), readouts=8, repetitions=2)
+        messages[1] = wire.header(xml.replace("</ismrmrdHeader>", f"<userParameters>{parameter}</userParameters></ismrmrdHeader>"))
+    reply = wire.exchange(own_server.address, [*messages, wire.close()])
+    found = set(re.findall("<name>echotrain_trace</name><value>([0-9a-f]{32})</value>", "".join(i.attributes for i in reply.images)))
+    wait_until(lambda: '"summary"' in own_server.text())
+    (summary,) = [entry for entry in map(json.loads, own_server.text().splitlines()) if entry.get("event") == "summary"]
+    assert len(reply.images) == 2 and found == ({trace} if given else set())  # without one, equal scans have equal images
+    assert re.fullmatch("[0-9a-f]{32}", summary["trace"]) and (summary["trace"] == trace) == given
 
 
 def start_slow_client(server, folder, rate):
     """Five frames of 64 readouts."""
     options = ("--trajectory", "cartesian", "--matrix", 64, "--coils", 2, "--frames", 5)
     simulated_scan(folder / "scan.h5", *options)
-    command = [BIN / "echotrain", "send", folder / "scan.h5", "-c", "cartesian_2d", "-p", server.port]
+    command = [BIN / "echotrain", "send", folder / "scan.h5", "-c", "cartesian_plain", "-p", server.port]
     command += ["-o", folder / "images.h5", "--rate", rate]
     client = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_until(lambda: metrics(server)["echotrain_images_total"] >= 1)
@@ -200,7 +231,7 @@ def test_draining_server_is_not_ready_but_finishes(own_server, tmp_path):
     assert get(own_server, "/readyz")[1].startswith("draining: ")
     assert get(own_server, "/livez")[0] == 200
     session = json.loads(get(own_server, "/sessions")[1])["sessions"][0]
-    assert session["state"] == "scanning" and session["pipeline"] == "cartesian_2d" and session["bytes_in"] > 10000
+    assert session["state"] == "scanning" and session["pipeline"] == "cartesian_plain" and session["bytes_in"] > 10000
     with pytest.raises(OSError):  # nobody listens any more
         exchange(own_server, [wire.close()])
     output, _ = client.communicate(timeout=30)
@@ -310,16 +341,18 @@ def test_dashboard_and_docs_name_metrics_that_exist(own_server):
     wait_until(lambda: ended(own_server) == 3)
     found = metrics(own_server)
     exist = {found.family(name) for name in found.names()}
-    # Figures that only a GPU or a DICOM peer has are looked up in the source.
+    # Figures that only a GPU, a DICOM peer or detached scans have are looked up in the source.
     source = (SOURCE / "server" / "console" / "admin" / "metrics_present.cc").read_text()
-    exist |= set(re.findall(r'"(echotrain_(?:gpu|dicom)_[a-z_]+)"', source))
+    exist |= set(re.findall(r'"(echotrain_(?:gpu|dicom|detached)_[a-z_]+)"', source))
 
     dashboard = json.loads((OPERATIONS / "grafana.json").read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
     assert len(expressions) >= 20
+    expressions += re.findall(r"expr: ((?:.|\n {10})*)", (OPERATIONS / "alerts.yaml").read_text())
+    assert len(expressions) >= 29
     used = used_metrics("\n".join(expressions))
     assert used and used <= exist, used - exist
-    labels = {label for _, have in found.samples for label, _ in have} | {"device", "instance"}
+    labels = {label for _, have in found.samples for label, _ in have} | {"device", "instance"}  # what Prometheus adds
     for expression in expressions:
         for by in re.findall(r"by \(([a-z, ]+)\)", expression):
             assert set(by.split(", ")) <= labels, expression
@@ -412,7 +445,7 @@ def test_watch_shows_scans_in_the_terminal(own_server):
     exchange(own_server, cartesian(1) + [wire.close()])
     wait_until(lambda: "the last one: complete" in run_client("watch", "-p", port, "--once").stdout)
     lines = run_client("watch", "localhost", "-p", port, "--once").stdout.splitlines()
-    assert "cartesian_2d" in lines[4] and "8/8 lines  1 images" in lines[4]
+    assert "cartesian_plain" in lines[4] and "8/8 lines  1 images" in lines[4]
     assert "series 1" in lines[5] and "8 x 8" in lines[5]
     assert len(lines) == 6 + 8 and any(line.strip() for line in lines[6:])  # the picture
     wrong = run_client("watch", "-p", own_server.port, "--once", "--timeout", 2)

@@ -2,11 +2,12 @@
 for few and noisy readouts, what each prior of the shipped solvers is worth.
 
 Tolerances are the accuracy of each way from so few samples (the other tests go into each); the Cartesian ones are exact.
-A display image is compared after the best factor, and turned back by its own directions; edges are compared with those of
+Finished images are compared after the best factor, and turned back by their own directions; edges are compared with those of
 the object.
 """
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -22,28 +23,34 @@ BALL = "--trajectory kooshball --phantom ellipsoids_3d --matrix 24 --readouts 18
 @dataclasses.dataclass
 class Case:
     options: str  # of the simulator
-    tolerance: float  # NRMSE
+    tolerance: float  # NRMSE, without `intensity`
     images: int = 1
     scaled: bool = False
     edges: bool = False
 
 
+# N4 takes what is slow in a phantom without any receive field for one. Its own tests hold what it finds where there is one.
+SLOW_IN_THE_PHANTOM = 0.065
 CASES = {
-    "cartesian_2d": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 1e-5, 2),
+    "cartesian_plain": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 1e-5, 2),
+    "cartesian_2d": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 5e-3, 2, scaled=True),
     "cartesian_display": Case("--trajectory cartesian --matrix 48 --coils 4", 2e-3, scaled=True),
     "cartesian_edges": Case("--trajectory cartesian --matrix 47 --coils 4 --frames 2", 1e-5, 2, edges=True),
     "cartesian_grappa": Case("--trajectory cartesian --matrix 64 --coils 8 --frames 2 --acceleration 2 --calibration 24",
-                             0.03, 2),  # fmt: skip
+                             0.02, 2, scaled=True),  # fmt: skip
     "cartesian_3d": Case("--trajectory cartesian --matrix 40 --coils 2 --slices 16", 1e-5),
-    "cartesian_sense": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --calibration 24", 0.08),
+    "cartesian_sense": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --calibration 24", 0.05,
+                            scaled=True),
     "cartesian_compressed_sensing": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --sampling poisson "
                                          "--calibration 24", 0.1),  # fmt: skip
-    "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.05, 13),
-    "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
+    "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.04, 13, scaled=True),
+    "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.025, 13, scaled=True),
+    "cartesian_cine_low_rank": Case("--trajectory cartesian --motion cardiac --gating free --sweeps 120 --matrix 48 --coils 6 "
+                                    "--acceleration 3 --calibration-mode interleaved", 0.03, 13, scaled=True),  # fmt: skip
     "epi_2d": Case("--trajectory epi --matrix 48 --coils 4 --frames 2 --ramp-us 120 --flat-us 80 --gradient-delay-us 3 "
-                   "--ghost 0.2", 1e-3, 2),  # fmt: skip
+                   "--ghost 0.2", 0.01, 2, scaled=True),  # fmt: skip
     "epi_timeseries": Case("--trajectory epi --matrix 48 --coils 8 --slices 2 --interleaved --ramp-us 120 --flat-us 80 "
-                           "--acceleration 2 --calibration 24 --calibration-mode separate", 0.02, 2),  # fmt: skip
+                           "--acceleration 2 --calibration 24 --calibration-mode separate", 0.02, 2, scaled=True),  # fmt: skip
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),
     "radial_corrected": Case("--trajectory golden_radial --matrix 48 --coils 4 --gradient-delays=-0.6:-0.65:0", 0.06),  # 0.26 uncorrected
     "radial_self_gated": Case("--trajectory golden_radial --motion cardiac --matrix 32 --coils 4 --readouts 2400 --frames 1 "
@@ -66,6 +73,8 @@ ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--a
 ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
              "images_denoise", "images_display", "images_invert",  # the same; tested in images/test_images_in
              "cartesian_magnitude_phase", "cartesian_and_images",  # of two series; tested in images/test_branches
+             "t1_ir", "t1_molli", "t1_sasha", "t2_map", "t2star_map", "adc_map",  # maps; tested in test_maps
+             "lge_psir",  # takes a reference; tested in cartesian/test_psir
              "cg_sense_sms", "nlinv_sms",  # take measured scans; tested in trajectories/test_sms
              "spiral_off_resonance"}  # needs a field map; tested in test_off_resonance
 
@@ -73,7 +82,7 @@ ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
 def images_of(served, backend, name, scan, folder):
     result = served.send(scan, name, folder / "images.h5")
     assert result.returncode == 0, result.stdout + result.stderr
-    served.wait_for(rf"pipeline={name} backend={backend} ")
+    served.wait_for(rf"pipeline={name if isinstance(name, str) else 'inline'} backend={backend} ")
     return scans.read_images(folder / "images.h5")
 
 
@@ -94,11 +103,7 @@ def test_every_shipped_pipeline_is_here():
     assert {path.stem for path in SHIPPED.glob("*.yaml")} == {*CASES, *ULTRASOUND, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_image_is_the_object(served, backend, tmp_path, name):
-    case = CASES[name]
-    scan = simulate(tmp_path / "scan.h5", case.options)
-    heads, images = images_of(served, backend, name, scan, tmp_path)
+def check(case, scan, heads, images, tolerance):
     assert len(images) == case.images
     for head, (image,) in zip(heads, images):
         series = int(head["contrast"]) or int(head["phase"])
@@ -110,7 +115,20 @@ def test_the_image_is_the_object(served, backend, tmp_path, name):
             image = np.stack([turned_back(plane, head) for plane in image])
             image = image * reference.real_scale(image, truth)
         error = reference.nrmse(image, truth)
-        assert error <= case.tolerance, f"NRMSE {error:.3g}"
+        assert error <= tolerance, f"NRMSE {error:.3g}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_image_is_the_object(served, backend, tmp_path, name):
+    case = CASES[name]
+    scan = simulate(tmp_path / "scan.h5", case.options)
+    corrected = "  - intensity" in variant(name)
+    check(case, scan, *images_of(served, backend, name, scan, tmp_path),
+          case.tolerance + SLOW_IN_THE_PHANTOM * corrected)  # fmt: skip
+    if corrected:
+        uncorrected = tmp_path / "uncorrected.yaml"
+        uncorrected.write_text(re.sub(r"(?m)^  - intensity\b.*\n", "", variant(name)))
+        check(case, scan, *images_of(served, backend, uncorrected, scan, tmp_path), case.tolerance)
 
 
 @pytest.mark.parametrize("name", ULTRASOUND)

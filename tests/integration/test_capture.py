@@ -37,7 +37,7 @@ def truth(kspace):
 
 @pytest.fixture(scope="module")
 def stream(kspace):
-    return b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_2d")))
+    return b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_plain")))
 
 
 def capturing(folder, *arguments):
@@ -70,7 +70,7 @@ def check(path, truth):
 
 def test_a_capture_holds_the_scan_and_replays_to_the_same_images(server_with_captures, tmp_path, scan, stream, truth):
     server = server_with_captures
-    assert server.send(scan, "cartesian_2d", tmp_path / "first.h5").returncode == 0
+    assert server.send(scan, "cartesian_plain", tmp_path / "first.h5").returncode == 0
     name = server.wait_for(r"capture=(\S+)")[1]
     (capture,) = captures(tmp_path)
     assert capture.name == name
@@ -83,7 +83,7 @@ def test_a_capture_holds_the_scan_and_replays_to_the_same_images(server_with_cap
 
 def test_verify_convert_and_replay_notice_a_flipped_bit(server_with_captures, tmp_path, scan, stream, truth):
     server = server_with_captures
-    assert server.send(scan, "cartesian_2d", tmp_path / "first.h5").returncode == 0
+    assert server.send(scan, "cartesian_plain", tmp_path / "first.h5").returncode == 0
     (capture,) = captures(tmp_path)
     checksums = capture.with_name(capture.name + ".crc32c")
     done = run_ok("verify", capture)
@@ -138,7 +138,7 @@ def test_a_server_that_stops_finishes_the_capture_of_the_scan_that_it_ends(tmp_p
 def test_another_pipeline_and_queries(server, tmp_path, scan, kspace, stream):
     """-c replaces the stream's pipeline, also in FIRE's text after the header; queries are not repeated."""
     query = b"\x06\x00" + bytes(16) + (1).to_bytes(8, "little") + b"a"
-    note = wire.text('{"parameters": {"config": "cartesian_2d"}}')
+    note = wire.text('{"parameters": {"config": "cartesian_plain"}}')
     head = len(wire.config_file("x")) + len(wire.header(scans.cartesian(kspace).xml))
     capture = tmp_path / "capture.mrd"
     capture.write_bytes(query + stream[:head] + note + query + stream[head:])
@@ -164,7 +164,7 @@ def test_convert_gives_a_file_that_others_read(tmp_path, scan, kspace, stream):
     dataset.close()
     _, heads, _, _ = scans.read_acquisitions(tmp_path / "made.h5")
     np.testing.assert_array_equal(heads, scans.read_acquisitions(scan)[1])
-    run_ok("convert", tmp_path / "made.h5", tmp_path / "back.mrd", "-c", "cartesian_2d")
+    run_ok("convert", tmp_path / "made.h5", tmp_path / "back.mrd", "-c", "cartesian_plain")
     assert (tmp_path / "back.mrd").read_bytes() == stream
 
 
@@ -234,7 +234,7 @@ def test_a_partial_last_message_is_told_and_all_before_is_kept(server, tmp_path,
 def test_what_is_no_stream_is_refused_and_harms_no_output(server, tmp_path, stream):
     output = tmp_path / "output.h5"
     output.write_bytes(b"precious")
-    for content in (b"\xff\xfe no stream", b"", wire.config_file("cartesian_2d")):
+    for content in (b"\xff\xfe no stream", b"", wire.config_file("cartesian_plain")):
         (tmp_path / "no.mrd").write_bytes(content)
         assert run_client("replay", tmp_path / "no.mrd", "-p", server.port, "-o", output).returncode == 1
         assert output.read_bytes() == b"precious"
@@ -253,7 +253,7 @@ def recon(data, *arguments):
 
 
 def test_recon_answers_a_stream_with_a_stream(stream, kspace, truth):
-    for data, arguments in ((stream, []), (stream[len(wire.config_file("x")) :], ["-c", "cartesian_2d"])):
+    for data, arguments in ((stream, []), (stream[len(wire.config_file("x")) :], ["-c", "cartesian_plain"])):
         done = recon(data, "--backend", "cpu", *arguments)
         assert done.returncode == 0, done.stderr.decode()
         header = wire.header(scans.cartesian(kspace).xml)
@@ -275,7 +275,7 @@ def test_the_ismrmrd_package_at_both_ends(kspace, truth):
                 line = ismrmrd.Acquisition.from_array(kspace[repetition, :, y], center_sample=MATRIX // 2)
                 line.idx.kspace_encode_step_1, line.idx.repetition = y, repetition
                 writer.serialize(line)
-    done = recon(stream.getvalue(), "-c", "cartesian_2d", "--backend", "cpu")
+    done = recon(stream.getvalue(), "-c", "cartesian_plain", "--backend", "cpu")
     assert done.returncode == 0, done.stderr.decode()
     reply = io.BytesIO(done.stdout)
     items = list(serialization.ProtocolDeserializer(reply).deserialize())
@@ -295,9 +295,9 @@ def test_debians_phantom_through_pipes(tmp_path, server):
     except FileNotFoundError:
         pytest.skip("needs ismrmrd-tools")
     program = str(BIN / "echotrain")
-    chain = f"'{program}' convert '{phantom}' - | '{program}' recon - -c cartesian_2d --backend cpu | '{program}' convert - '{tmp_path}/images.h5'"  # fmt: skip
+    chain = f"'{program}' convert '{phantom}' - | '{program}' recon - -c cartesian_plain --backend cpu | '{program}' convert - '{tmp_path}/images.h5'"  # fmt: skip
     subprocess.run(["bash", "-o", "pipefail", "-c", chain], check=True, capture_output=True, timeout=60)
-    assert server.send(phantom, "cartesian_2d", tmp_path / "served.h5").returncode == 0
+    assert server.send(phantom, "cartesian_plain", tmp_path / "served.h5").returncode == 0
     images, served = (scans.read_images(tmp_path / f"{which}.h5")[1] for which in ("images", "served"))
     assert len(images) == 2
     np.testing.assert_array_equal(images, served)
@@ -341,7 +341,7 @@ def test_recon_closes_its_reply_whatever_happens(stream, what):
 def test_killed_in_the_middle_of_a_scan(tmp_path, scan, kspace, stream, truth):
     """The capture holds everything received; the server is back in less than 2 s."""
     server = capturing(tmp_path, "--capture-sync-s", "0.05")
-    command = [BIN / "echotrain", "send", scan, "-c", "cartesian_2d", "-p", server.port, "-o", tmp_path / "lost.h5",
+    command = [BIN / "echotrain", "send", scan, "-c", "cartesian_plain", "-p", server.port, "-o", tmp_path / "lost.h5",
                "--rate", 150]  # fmt: skip
     client = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     readout = 342 + 8 * COILS * MATRIX
@@ -359,7 +359,7 @@ def test_killed_in_the_middle_of_a_scan(tmp_path, scan, kspace, stream, truth):
     began = time.monotonic()
     (tmp_path / "log" / "server.log").unlink()
     server = capturing(tmp_path)
-    assert server.send(scan, "cartesian_2d", tmp_path / "after.h5").returncode == 0
+    assert server.send(scan, "cartesian_plain", tmp_path / "after.h5").returncode == 0
     back_s = time.monotonic() - began
     print(f"killed with {at_kill} bytes captured; serving again, with a whole scan, after {back_s:.3f} s")
     try:

@@ -1,6 +1,9 @@
 """The commands of `echotrain`: exit codes (0 done, 1 failed, 2 wrong command line), files and messages."""
 
+import os
+import pty
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -49,7 +52,7 @@ def test_help_has_examples(command):
         (["simulate", "-o", "{tmp}/x.h5", "--phantom", "potato"], 2, "shepp_logan"),
         (["recon", "{tmp}/none.h5", "-c", "radial_2d", "-o", "{tmp}/o.h5"], 1, "none.h5"),
         (["recon", "{scan}", "-c", "radial_2d", "-o", "{scan}"], 2, "lost"),
-        (["recon", "{scan}", "-c", "cartesian_2d", "-o", "{tmp}/o.h5"], 1, "radial_2d"),
+        (["recon", "{scan}", "-c", "cartesian_plain", "-o", "{tmp}/o.h5"], 1, "radial_2d"),
         (["recon", "{scan}", "-c", "radial_2d", "-o", "{tmp}/o.h5", "--save-after", "gird", "{tmp}/g.h5"], 2, "gird"),
         (["info", "{tmp}/none.h5"], 1, "none.h5"),
         (["export", "{scan}", "--png", "{tmp}/png"], 1, "image"),
@@ -121,6 +124,8 @@ def test_send_tells_where_the_yaml_is_wrong(server, scan, tmp_path):
     """The server, recon and --check use the same words."""
     config = tmp_path / "mine.yaml"
     config.write_text(variant("radial_2d", ("kernel_width", "kernel_widht")))
+    token = tmp_path / "token"
+    token.write_text("secret\n")
     line, column = next(
         (number, text.index("kernel_widht") + 1)
         for number, text in enumerate(config.read_text().splitlines(), 1)
@@ -128,13 +133,83 @@ def test_send_tells_where_the_yaml_is_wrong(server, scan, tmp_path):
     )
     commands = {
         "server": server.send(scan, config, tmp_path / "o.h5"),
+        "token": server.send(scan, config, tmp_path / "o.h5", "--token-file", token),
         "recon": run_client("recon", scan, "-c", config, "-o", tmp_path / "o.h5"),
         "check": subprocess.run([BIN / "echotrain-server", "--check", config], capture_output=True, text=True),
     }
     for name, result in commands.items():
         assert result.returncode == 1, name
-        assert f":{line}:{column}: " in result.stderr, f"{name}: {result.stderr}"
+        assert f" {config}:{line}:{column}: " in " " + result.stderr, f"{name}: {result.stderr}"
         assert "kernel_widht" in result.stderr and "kernel_width'" in result.stderr, f"{name}: {result.stderr}"
+
+
+def test_check_tells_all_mistakes_at_once(tmp_path):
+    """Each with its place; what follows from one is not told as another."""
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        "echotrain: 1\nname: My Pipeline\ndescription: x\nbakend: cpu\nframe: sometimes\npipeline:\n"
+        "  - noise_adjust\n"
+        "  - density_compensation: {method: rmap}\n"
+        "  - griding: {kernel_width: 5}\n"
+        "  - fft: {direction: backwards, oversamplign: 2}\n"
+        "  - deapodization\n"
+        "  - coil_combine: {method: rss}\n"
+        "  - fft: {direction: inverse}\n"
+        "  - image: {component: magnitude}\n"
+    )
+    done = subprocess.run([BIN / "echotrain-server", "--check", config], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    *lines, count = done.stderr.splitlines()
+    places = [line.removeprefix(f"{config}:").split(":")[:2] for line in lines]
+    assert places == [[*map(str, place)] for place in
+                      ((2, 7), (4, 1), (5, 8), (8, 36), (9, 5), (10, 22), (10, 33), (13, 5))], done.stderr  # fmt: skip
+    assert count == "8 mistakes"
+    assert "did you mean 'gridding'?" in lines[4]
+
+
+def test_ctrl_c_keeps_the_images_of_recon(tmp_path):
+    """Sent when the first image is in its place; the whole takes seconds."""
+    long = simulated_scan(tmp_path / "long.h5", "--trajectory", "cartesian", "--matrix", 64, "--coils", 4, "--frames", 200)
+    output = tmp_path / "o.h5"
+    command = [BIN / "echotrain", "recon", long, "-c", "nlinv_cartesian", "-o", output, "--backend", "cpu"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for _ in range(6000):
+            if output.exists() or process.poll() is not None:
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    images = int(re.search(r"interrupted; (\d+) images? before that: ", said)[1])
+    heads, _ = scans.read_images(output)
+    assert len(heads) == images and 1 <= images < 200
+
+
+def test_progress(scan, images, tmp_path):
+    """Off where stderr is no terminal, on as asked for. A line comes at most every two seconds, and the last one always."""
+    recon = ("recon", scan, "-c", "radial_2d", "-o", tmp_path / "o.h5")
+    assert "readouts" not in run_client(*recon).stderr
+    assert "[" + 30 * "#" + "] 150/150 readouts, 3 images\n" in run_client(*recon, "--progress").stderr
+    make = ("simulate", "-o", tmp_path / "s.h5", "--matrix", 8, "--progress")
+    assert re.fullmatch(r"(\d+ readouts\n)+", run_client(*make).stderr)
+    assert run_client(*make, "--no-progress").stderr == ""
+    assert "images of image_1\n" in run_client("export", images, "--png", tmp_path / "png", "--progress").stderr
+
+
+def test_progress_is_shown_on_a_terminal(scan, tmp_path):
+    terminal, end = pty.openpty()
+    command = [BIN / "echotrain", "recon", scan, "-c", "radial_2d", "-o", tmp_path / "o.h5"]
+    done = subprocess.run(command, stderr=end, stdout=subprocess.PIPE)
+    os.close(end)
+    said = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    assert done.returncode == 0 and "150/150 readouts, 3 images\r\n" in said, said
+
+
+def test_explain_suggests_a_name():
+    for wrong, near in (("griding", "gridding"), ("radail_2d", "radial_2d")):
+        done = subprocess.run([BIN / "echotrain-server", "--explain", wrong], capture_output=True, text=True)
+        assert done.returncode == 1 and f"did you mean '{near}'?" in done.stderr, done.stderr
 
 
 def test_unknown_pipeline_lists_the_known(server, scan, tmp_path):
@@ -172,7 +247,7 @@ def test_no_server_leaves_an_earlier_output_alone(scan, images, tmp_path):
 
 
 def test_wrong_pipeline_is_refused_at_the_header(server, scan, tmp_path):
-    result = server.send(scan, "cartesian_2d", tmp_path / "o.h5")
+    result = server.send(scan, "cartesian_plain", tmp_path / "o.h5")
     assert result.returncode == 1
     assert "goldenangle" in result.stderr and "radial_2d" in result.stderr
 
@@ -193,9 +268,9 @@ def test_send_latency(server, tmp_path):
     """The histogram counts every image; the server's parts are in the images and add up to less than the client sees."""
     scan, output = tmp_path / "scan.h5", tmp_path / "images.h5"
     simulated_scan(scan, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2, "--frames", 5, "--noise", 1)
-    quiet = server.send(scan, "cartesian_2d", output)
+    quiet = server.send(scan, "cartesian_plain", output)
     assert quiet.returncode == 0 and "p90" not in quiet.stdout
-    result = server.send(scan, "cartesian_2d", output, "--rate", 400, "--latency")
+    result = server.send(scan, "cartesian_plain", output, "--rate", 400, "--latency")
     assert result.returncode == 0, result.stderr
     assert "latency of 5 images" in result.stdout, result.stdout
     assert sum(int(n) for n in re.findall(r"^ +\S+ - \S+ +ms +(\d+)", result.stdout, re.M)) == 5, result.stdout

@@ -11,7 +11,7 @@ import wire
 from programs import run_client, simulated_scan, variant
 
 PIPELINE = {
-    "cartesian": "cartesian_2d",
+    "cartesian": "cartesian_plain",
     "radial": "radial_2d",
     "golden_radial": "radial_2d",
     "spiral": "spiral_2d",
@@ -168,7 +168,7 @@ def test_truth_is_the_phantom(tmp_path):
 def test_slices_and_oversampling(server, tmp_path):
     scan, output = tmp_path / "scan.h5", tmp_path / "images.h5"
     simulate(scan, "cartesian", "--matrix", 32, "--coils", 2, "--oversampling", 2, "--slices", 3, "--frames", 2)
-    assert server.send(scan, "cartesian_2d", output).returncode == 0
+    assert server.send(scan, "cartesian_plain", output).returncode == 0
     heads, images = scans.read_images(output)
     truth = scans.read_array(scan, "truth")
     assert [(int(h["repetition"]), int(h["slice"])) for h in heads] == [(f, s) for f in range(2) for s in range(3)]
@@ -219,7 +219,7 @@ def test_gridding_on_arrival_shows_in_rounding_only(server, tmp_path, trajectory
 
 def test_passthrough_returns_images_unchanged(server, tmp_path):
     scan, images = simulate(tmp_path / "scan.h5", "cartesian", "--matrix", 16, "--coils", 2), tmp_path / "images.h5"
-    assert server.send(scan, "cartesian_2d", images).returncode == 0
+    assert server.send(scan, "cartesian_plain", images).returncode == 0
     assert server.send(images, "passthrough", tmp_path / "back.h5").returncode == 0
     np.testing.assert_array_equal(scans.read_images(images)[1], scans.read_images(tmp_path / "back.h5")[1])
     xml, _, _, data = scans.read_acquisitions(scan)

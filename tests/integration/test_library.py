@@ -81,9 +81,9 @@ def ask(prefix, *arguments):
 
 
 def twice(prefix, plugin, scan, folder, backend):
-    """Sends the scan through cartesian_2d, and through cartesian_gain, which makes images twice as bright."""
+    """Sends the scan through cartesian_plain, and through cartesian_gain, which makes images twice as bright."""
     gain = (SOURCE / "docs" / "plugin" / "pipelines" / "cartesian_gain.yaml").read_text()
-    texts = {"plain": variant("cartesian_2d", ("name: cartesian_2d", "name: plain")),
+    texts = {"plain": variant("cartesian_plain", ("name: cartesian_plain", "name: plain")),
              "gained": gain.replace("name: cartesian_gain", "name: gained")}  # fmt: skip
     (folder / "pipelines").mkdir()
     for name, text in texts.items():
@@ -142,11 +142,12 @@ def test_what_is_no_plugin_of_this_server_is_refused(prefix, plugin, tmp_path):
         run("cc", "-shared", "-fPIC", "-o", folder / "x.so", folder / "x.c")
         return folder
 
-    other = shared_object("other", 'const char echotrain_plugin_abi[] = "gadget API 0.0.1-beef"; '
+    # Code that runs when it is loaded must not run.
+    crash = "__attribute__((constructor)) static void begin(void) { *(volatile char *)0 = 0; } "
+    other = shared_object("other", crash + 'const char echotrain_plugin_abi[] = "gadget API 0.0.1-beef"; '
                                    "void echotrain_plugin_register(void *r) { *(char *)0 = 0; }")  # fmt: skip
     assert "was compiled for gadget API 0.0.1-beef, and this server has gadget API 0." in refusal(other)
-    assert "it is no plugin" in refusal(shared_object("none", "int x;"))
-    assert "cannot be loaded" in refusal(shared_object("lost", "extern int nowhere; int *x(void) { return &nowhere; }"))
+    assert "it is no plugin" in refusal(shared_object("none", crash + "int x;"))
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "x.so").write_text("no shared object")
     assert "x.so: it cannot be loaded" in refusal(tmp_path / "text")
@@ -224,7 +225,7 @@ def test_a_header_is_written_again_only_for_another_digest(tmp_path):
 
 def test_the_client_is_a_library(prefix, scan, tmp_path, server):
     build = compile_example("client", prefix, tmp_path)
-    out = run(build / "stream", scan, "cartesian_2d", server.host, server.port)
+    out = run(build / "stream", scan, "cartesian_plain", server.host, server.port)
     assert out.splitlines() == [f"image {i}: 32 x 32" for i in range(3)]
     failed = subprocess.run([build / "stream", scan, "unheard_of", server.host, str(server.port)], capture_output=True,
                             text=True, timeout=60)  # fmt: skip

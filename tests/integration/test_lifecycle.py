@@ -30,7 +30,7 @@ def own_server(tmp_path):
 
 
 def start_slow_client(server, scan, output, rate=100):
-    command = [BIN / "echotrain", "send", scan, "-c", "cartesian_2d", "-p", server.port, "-o", output, "--rate", rate]
+    command = [BIN / "echotrain", "send", scan, "-c", "cartesian_plain", "-p", server.port, "-o", output, "--rate", rate]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([str(c) for c in command], **pipes)
 
@@ -41,7 +41,7 @@ def resources(server):
 
 
 def test_killed_client_leaves_the_server_serving(own_server, scan, tmp_path):
-    assert own_server.send(scan, "cartesian_2d", tmp_path / "before.h5").returncode == 0
+    assert own_server.send(scan, "cartesian_plain", tmp_path / "before.h5").returncode == 0
     own_server.wait_for("summary: complete")
     before = resources(own_server)
     for _ in range(3):
@@ -52,7 +52,7 @@ def test_killed_client_leaves_the_server_serving(own_server, scan, tmp_path):
         client.communicate()
         wait_until(lambda: resources(own_server) == before)
     wait_until(lambda: own_server.text().count("summary:") == 4, what="a summary of each, which is the last thing")
-    assert own_server.send(scan, "cartesian_2d", tmp_path / "after.h5").returncode == 0
+    assert own_server.send(scan, "cartesian_plain", tmp_path / "after.h5").returncode == 0
     np.testing.assert_array_equal(*(scans.read_images(tmp_path / f"{w}.h5")[1] for w in ("before", "after")))
     assert own_server.stop() == 0
 
@@ -112,9 +112,9 @@ def test_scans_at_the_same_time_do_not_mix(server, tmp_path):
 
 
 def test_summary_line_per_scan(own_server, scan, tmp_path):
-    assert own_server.send(scan, "cartesian_2d", tmp_path / "images.h5").returncode == 0
+    assert own_server.send(scan, "cartesian_plain", tmp_path / "images.h5").returncode == 0
     line = own_server.wait_for("summary: complete.*")[0]
-    for fact in ("pipeline=cartesian_2d", "backend=cpu", "readouts=320", "images=5", "in=", "after_last_readout_ms=", "queue_ms=", "compute_ms=", "copy_ms=",
+    for fact in ("pipeline=cartesian_plain", "backend=cpu", "readouts=320", "images=5", "in=", "after_last_readout_ms=", "queue_ms=", "compute_ms=", "copy_ms=",
                  "send_ms=", "(median/p99/max)", "peak="):
         assert fact in line, line
 

@@ -12,7 +12,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import SHIPPED, measured, raw_coils, run_client, variant
+from programs import measured, plain_variant, raw_coils, run_client, variant
 
 CPU_IMAGES = {}
 
@@ -133,7 +133,7 @@ def test_cartesian(server, backend, tmp_path, name, recon_x):
     for head, line in zip(heads, data):
         kspace[:, head["idx"]["kspace_encode_step_1"]] = line
     truth = reference.centred_fft(kspace, recon_x)
-    images = reconstruct(lambda b: send_file(server, path, "cartesian_2d", b, tmp_path), name, backend)
+    images = reconstruct(lambda b: send_file(server, path, "cartesian_plain", b, tmp_path), name, backend)
     assert images.shape == (len(kspace), 1, *truth.shape[1:])
     check(images[:, 0], truth, 1e-5)
 
@@ -227,7 +227,7 @@ def test_partial_fourier_comes_nearer_to_the_picture(tmp_path, place, axis, eigh
         fft = "  - fft: {direction: inverse}\n"
         config = tmp_path / "pipeline.yaml"
         chain = gadget + fft if place == "before" else fft + gadget
-        config.write_text(variant("cartesian_2d", ("backend: auto", "backend: cpu"), (fft, chain)))
+        config.write_text(variant("cartesian_plain", ("backend: auto", "backend: cpu"), (fft, chain)))
         result = run_client("recon", scan, "-c", config, "-o", tmp_path / "images.h5")
         assert result.returncode == 0, result.stderr
         _, pixels = scans.read_images(tmp_path / "images.h5")
@@ -265,7 +265,8 @@ def test_brain_of_few_lines(tmp_path, step, most, for_images):
         if y % step == 0 or 36 <= y < 60:
             messages.append(wire.acquisition(line, None, flags, y, counter=len(messages)))
     scans.Scan(xml.replace("</encoding>", parallel), messages).save(tmp_path / "scan.h5")
-    result = run_client("recon", tmp_path / "scan.h5", "-c", SHIPPED / "cartesian_sense.yaml", "-o",
+    (tmp_path / "sense.yaml").write_text(plain_variant("cartesian_sense"))
+    result = run_client("recon", tmp_path / "scan.h5", "-c", tmp_path / "sense.yaml", "-o",
                         tmp_path / "images.h5", "--backend", "cpu")  # fmt: skip
     assert result.returncode == 0, result.stderr
     image = scans.read_images(tmp_path / "images.h5")[1][0, 0, 0]

@@ -248,11 +248,11 @@ def test_a_stream_reconstructs_sent_or_piped(server, tmp_path):
     kspace = random((COILS, MATRIX, MATRIX), np.complex64)
     write(tmp_path / "scan.mrd2", *scan_of(kspace))
     truth = reference.rss(reference.centred_fft(kspace, MATRIX))
-    run_ok("send", tmp_path / "scan.mrd2", "-c", "cartesian_2d", "-p", server.port, "-o", tmp_path / "sent.h5")
+    run_ok("send", tmp_path / "scan.mrd2", "-c", "cartesian_plain", "-p", server.port, "-o", tmp_path / "sent.h5")
     _, pixels = scans.read_images(tmp_path / "sent.h5")
     assert reference.nrmse(pixels[0, 0, 0], truth) <= 1e-5
     program = BIN / "echotrain"
-    chain = (f"'{program}' convert - - < '{tmp_path}/scan.mrd2' | '{program}' recon - -c cartesian_2d --backend cpu |"
+    chain = (f"'{program}' convert - - < '{tmp_path}/scan.mrd2' | '{program}' recon - -c cartesian_plain --backend cpu |"
              f" '{program}' convert - '{tmp_path}/images.mrd2' --to mrd2")  # fmt: skip
     done = subprocess.run(["bash", "-o", "pipefail", "-c", chain], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -272,7 +272,7 @@ def test_cut_and_malformed_streams_are_told_with_the_byte(server, tmp_path):
     assert f"byte {len(whole) - 1000}: " in done.stderr
     assert len(scans.read_acquisitions(output)[1]) == MATRIX - 2
     output.write_bytes(b"precious")
-    done = run_client("send", path, "-c", "cartesian_2d", "-p", server.port, "-o", output)
+    done = run_client("send", path, "-c", "cartesian_plain", "-p", server.port, "-o", output)
     assert done.returncode == 1 and "cannot be read as MRD 2" in done.stderr
     path.write_bytes(whole[:20] + b"x" + whole[21:])  # in the schema
     done = run_client("convert", path, output)

@@ -36,7 +36,7 @@ def spiral(turns=12, samples=400, arms=8, matrix=32):
 def test_arrays_in_images_out(client):
     """Cartesian frames, twice oversampled: the transform in float64."""
     kspace = noise(3, 4, 24, 64)
-    images = list(client.reconstruct(kspace, pipeline="cartesian_2d", matrix=(32, 24), fov=(320, 240, 7)))
+    images = list(client.reconstruct(kspace, pipeline="cartesian_plain", matrix=(32, 24), fov=(320, 240, 7)))
     assert len(images) == 3
     for repetition, image in enumerate(images):
         truth = reference.rss(reference.centred_fft(kspace[repetition], 32))
@@ -50,7 +50,7 @@ def test_arrays_in_images_out(client):
 
 def test_slices_contrasts_and_averages_by_axes(client):
     kspace = noise(2, 3, 2, 16, 16, 2)  # contrast, slice, average, line, sample, coil
-    images = list(client.reconstruct(kspace, pipeline="cartesian_2d", axes="contrast slice average line sample coil"))
+    images = list(client.reconstruct(kspace, pipeline="cartesian_plain", axes="contrast slice average line sample coil"))
     cube = echotrain.stack(images, by=("contrast", "slice"))
     assert cube.shape == (2, 3, 1, 1, 16, 16)
     for place in np.ndindex(2, 3):
@@ -60,7 +60,7 @@ def test_slices_contrasts_and_averages_by_axes(client):
 
 def test_volumes_by_partitions(client):
     kspace = noise(1, 2, 6, 8, 10)
-    (image,) = client.reconstruct(kspace, pipeline="cartesian_2d")
+    (image,) = client.reconstruct(kspace, pipeline="cartesian_plain")
     axes = (1, 2, 3)
     coils = np.fft.fftshift(np.fft.ifftn(np.fft.ifftshift(kspace[0].astype(complex), axes), axes=axes), axes)
     assert image.data.shape == (1, 6, 8, 10)
@@ -111,20 +111,20 @@ def test_noise_whitens(client):
     kspace, measured = noise(3, 16, 16), noise(3, 4000, seed=2)
     mix = np.array([[1, 0, 0], [0.5, 2, 0], [0.1j, 0.3, 0.7]])
     kspace, measured = ((np.einsum("ij,j...->i...", mix, a)).astype(np.complex64) for a in (kspace, measured))
-    (image,) = client.reconstruct(kspace, pipeline="cartesian_2d", noise=measured)
+    (image,) = client.reconstruct(kspace, pipeline="cartesian_plain", noise=measured)
     white = np.einsum("ij,jyx->iyx", reference.whitening(measured), kspace)
     assert reference.nrmse(image.data[0, 0], reference.rss(reference.centred_fft(white, 16))) <= 1e-5
 
 
 def known(image):
     """The attributes but those that a clock made."""
-    return {name: value for name, value in image.meta.items() if not name.endswith("_ms")}
+    return {name: value for name, value in image.meta.items() if not name.endswith(("_ms", "_us"))}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("trajectory", "pipeline"), [("cartesian", "cartesian_2d"), ("golden_radial", "radial_2d"),
+@pytest.mark.parametrize(("trajectory", "pipeline"), [("cartesian", "cartesian_plain"), ("golden_radial", "radial_2d"),
                                                       ("spiral", "spiral_2d")])  # fmt: skip
 def test_files_bit_for_bit_as_the_other_client(server, client, tmp_path, trajectory, pipeline):
     options = ("--matrix", 32, "--coils", 3, "--frames", 3, "--noise", 1, "--noise-scan")
@@ -175,11 +175,11 @@ def test_types_of_the_package_ismrmrd(client, tmp_path):
     ismrmrd = pytest.importorskip("ismrmrd")
     xsd = pytest.importorskip("ismrmrd.xsd")
     scan = simulate(tmp_path / "scan.h5", "cartesian", "--matrix", 16, "--coils", 2, "--frames", 2)
-    expected = list(client.reconstruct(scan, pipeline="cartesian_2d"))
+    expected = list(client.reconstruct(scan, pipeline="cartesian_plain"))
     file = ismrmrd.Dataset(str(scan), "dataset", False)
     header = xsd.CreateFromDocument(file.read_xml_header())
     readouts = (file.read_acquisition(i) for i in range(file.number_of_acquisitions()))
-    images = [image.to_ismrmrd() for image in client.reconstruct(readouts, pipeline="cartesian_2d", header=header)]
+    images = [image.to_ismrmrd() for image in client.reconstruct(readouts, pipeline="cartesian_plain", header=header)]
     assert [image.repetition for image in images] == [0, 1]
     for image, other in zip(images, expected):
         np.testing.assert_array_equal(image.data, other.data)
@@ -207,7 +207,7 @@ def test_images_come_while_readouts_are_still_to_come(client):
             yield readout
 
     count = 0
-    for image in client.reconstruct(measure(), pipeline="cartesian_2d", header=xml):
+    for image in client.reconstruct(measure(), pipeline="cartesian_plain", header=xml):
         assert image.repetition == count
         count += 1
         seen.release()
@@ -216,15 +216,37 @@ def test_images_come_while_readouts_are_still_to_come(client):
 
 def test_progress_is_told(client):
     told = []
-    images = list(client.reconstruct(noise(3, 2, 16, 16), pipeline="cartesian_2d", rate=200, progress=told.append))
+    images = list(client.reconstruct(noise(3, 2, 16, 16), pipeline="cartesian_plain", rate=200, progress=told.append))
     assert len(images) == 3
     assert told[-1][:3] == (48, 48, 3) and told[-1].bytes > 48 * (342 + 2 * 16 * 8)
     assert len(told) >= 2 and all(a.readouts <= b.readouts for a, b in zip(told, told[1:]))
 
 
+def test_progress_is_told_to_asyncio(server):
+    """As above, and while the readouts pause, until it was told of those before."""
+    told, kspace = [], noise(2, 32, 16)
+
+    async def measure():
+        for line in range(32):
+            while line == 16 and not any(each.readouts == 16 for each in told):
+                await asyncio.sleep(0.01)
+            flags = 0x80 if line == 31 else 0
+            yield echotrain.Acquisition(kspace[:, line], kspace_encode_step_1=line, flags=flags)
+
+    async def main():
+        header = echotrain.Header(matrix=(16, 32, 1), fov=(16, 32, 1))
+        async with echotrain.AsyncClient(server.host, server.port) as client:
+            images = client.reconstruct(measure(), pipeline="cartesian_plain", header=header, progress=told.append)
+            return [image async for image in images]
+
+    assert len(asyncio.run(main())) == 1
+    assert (told[-1].readouts, told[-1].total, told[-1].images) == (32, None, 1)
+    assert [each.readouts for each in told] == sorted(each.readouts for each in told)
+
+
 def test_a_rate_is_held(client):
     begin = time.monotonic()
-    assert len(list(client.reconstruct(noise(3, 2, 16, 16), pipeline="cartesian_2d", rate=100))) == 3
+    assert len(list(client.reconstruct(noise(3, 2, 16, 16), pipeline="cartesian_plain", rate=100))) == 3
     assert time.monotonic() - begin >= 0.46  # 47 steps of 10 ms
 
 
@@ -255,12 +277,12 @@ def test_closing_early_ends_the_connection_and_the_server_lives_on(server, clien
     for leave in (lambda images: images.close(), lambda images: client.close()):
         stopped.clear()
         ended = given_up(server)
-        images = client.reconstruct(endless(), pipeline="cartesian_2d", header=xml)
+        images = client.reconstruct(endless(), pipeline="cartesian_plain", header=xml)
         next(images)
         leave(images)
         assert stopped.wait(30), "the source was not closed"
         wait_until(lambda: given_up(server) > ended)
-        assert len(list(client.reconstruct(noise(2, 16, 16), pipeline="cartesian_2d"))) == 1
+        assert len(list(client.reconstruct(noise(2, 16, 16), pipeline="cartesian_plain"))) == 1
         with pytest.raises((StopIteration, echotrain.ConnectionFailed)):
             next(images)
 
@@ -274,13 +296,13 @@ def test_what_the_source_raises_is_raised_here(server, client):
         came.wait(60)
         raise RuntimeError("the scanner is on fire")
 
-    images = client.reconstruct(failing(), pipeline="cartesian_2d", header=xml)
+    images = client.reconstruct(failing(), pipeline="cartesian_plain", header=xml)
     assert next(images).repetition == 0
     came.set()
     with pytest.raises(RuntimeError, match="on fire"):
         next(images)
     with pytest.raises(echotrain.ScanError, match="not of int"):
-        list(client.reconstruct([*readouts, 5], pipeline="cartesian_2d", header=xml))
+        list(client.reconstruct([*readouts, 5], pipeline="cartesian_plain", header=xml))
 
 
 def test_large_scans_of_a_slow_reader(client):
@@ -308,7 +330,7 @@ def test_own_pipelines(client, tmp_path):
     }  # fmt: skip
     path = tmp_path / "mine.yaml"
     path.write_text(
-        variant("cartesian_2d", ("{method: rss}", "{method: none}"), ("component: magnitude", "component: complex"))
+        variant("cartesian_plain", ("{method: rss}", "{method: none}"), ("component: magnitude", "component: complex"))
     )
     truth = reference.centred_fft(kspace, 16)
     for pipeline in (mapping, json.dumps(mapping), path, str(path), path.read_text()):
@@ -333,12 +355,12 @@ def test_errors_of_the_server(client):
     assert caught.value.code == "unknown-config" and "radial_2d" in caught.value.text
     assert str(caught.value).startswith("unknown-config: ")
     with pytest.raises(echotrain.ServerError, match="bad-data: .*radial_2d"):
-        list(client.reconstruct(noise(2, 16, 16), np.zeros((16, 16, 2)), "cartesian_2d", matrix=16))
+        list(client.reconstruct(noise(2, 16, 16), np.zeros((16, 16, 2)), "cartesian_plain", matrix=16))
 
 
 def test_images_before_an_error_are_delivered(client):
     xml, readouts = cartesian_scan(frames=2)
-    images = client.reconstruct([*readouts, echotrain.Acquisition(noise(1025, 1))], pipeline="cartesian_2d", header=xml)
+    images = client.reconstruct([*readouts, echotrain.Acquisition(noise(1025, 1))], pipeline="cartesian_plain", header=xml)
     assert [next(images).repetition, next(images).repetition] == [0, 1]
     with pytest.raises(echotrain.ServerError, match="too-large"):
         next(images)
@@ -348,12 +370,41 @@ def test_warnings_of_the_server(client):
     xml, readouts = cartesian_scan()
     strange = echotrain.Acquisition(noise(2, 16), kspace_encode_step_1=99)
     with pytest.warns(echotrain.ServerWarning, match="kspace_encode_step_1"):
-        images = list(client.reconstruct([strange, *readouts], pipeline="cartesian_2d", header=xml))
+        images = list(client.reconstruct([strange, *readouts], pipeline="cartesian_plain", header=xml))
     assert len(images) == 1
     said = []
-    list(client.reconstruct([strange, *readouts], pipeline="cartesian_2d", header=xml,
+    list(client.reconstruct([strange, *readouts], pipeline="cartesian_plain", header=xml,
                             on_text=lambda level, text: said.append((level, text))))  # fmt: skip
     assert any(level == "WARNING" and "kspace_encode_step_1" in text for level, text in said)
+
+
+def test_a_scan_without_images_is_an_error_with_the_servers_reason(server, client):
+    """Lines that lie outside the matrix, of which the server warns; and a noise scan, which it takes in silence."""
+    header = echotrain.Header(matrix=(16, 16, 1), fov=(16, 16, 1))
+    outside = [echotrain.Acquisition(noise(2, 16), kspace_encode_step_1=50 + line) for line in range(3)]
+    with pytest.warns(echotrain.ServerWarning), pytest.raises(echotrain.NoImages) as caught:
+        list(client.reconstruct(outside, pipeline="cartesian_plain", header=header))
+    assert caught.value.readouts == 3 and "kspace_encode_step_1 is 50" in caught.value.reasons[0]
+    assert "no image came of 3 readouts: " in str(caught.value) and caught.value.reasons[0] in str(caught.value)
+    silent = [echotrain.Acquisition(noise(2, 16), flags=1 << 18)]
+    arguments = {"pipeline": "cartesian_plain", "header": header}
+    with pytest.raises(echotrain.NoImages, match="gives no reason"):
+        echotrain.reconstruct(silent, host=server.host, port=server.port, **arguments)
+    assert list(client.reconstruct(silent, require_images=False, **arguments)) == []
+
+    async def ask_async():
+        async with echotrain.AsyncClient(server.host, server.port) as other:
+            return [image async for image in other.reconstruct(silent, **arguments)]
+
+    with pytest.raises(echotrain.NoImages, match="of 1 readouts"):
+        asyncio.run(ask_async())
+
+
+def test_hints_are_for_those_who_call_functions(client):
+    """The server's texts speak of options of programs."""
+    with pytest.raises(echotrain.ServerError, match="name a pipeline first; give pipeline=") as caught:
+        list(client.reconstruct(noise(2, 16, 16)))
+    assert "--" not in str(caught.value) and "--default-pipeline" in caught.value.text
 
 
 def test_queries(client):
@@ -366,7 +417,7 @@ def test_queries(client):
 
 def test_asyncio(server, client):
     xml, readouts = cartesian_scan(frames=3)
-    expected = list(client.reconstruct(readouts, pipeline="cartesian_2d", header=xml))
+    expected = list(client.reconstruct(readouts, pipeline="cartesian_plain", header=xml))
     seen = None
 
     async def measure():
@@ -377,7 +428,7 @@ def test_asyncio(server, client):
 
     async def collect(c, source):
         images = []
-        async for image in c.reconstruct(source, pipeline="cartesian_2d", header=xml):
+        async for image in c.reconstruct(source, pipeline="cartesian_plain", header=xml):
             images.append(image)
             if seen is not None:
                 seen.release()
@@ -399,7 +450,7 @@ def test_asyncio(server, client):
         assert len(images) == 3
         for image, other in zip(images, expected):
             np.testing.assert_array_equal(image.data, other.data)
-    assert len(list(client.reconstruct(readouts, pipeline="cartesian_2d", header=xml))) == 3
+    assert len(list(client.reconstruct(readouts, pipeline="cartesian_plain", header=xml))) == 3
 
 
 @pytest.mark.parametrize("how", ["aclose", "client", "cancel"])
@@ -415,7 +466,7 @@ def test_leaving_asyncio_early_ends_the_connection(server, how):
 
     async def run():
         client = echotrain.AsyncClient(server.host, server.port)
-        images = client.reconstruct(measure(), pipeline="cartesian_2d", header=xml)
+        images = client.reconstruct(measure(), pipeline="cartesian_plain", header=xml)
         await images.__anext__()
         if how == "aclose":
             await images.aclose()
@@ -440,11 +491,11 @@ def test_leaving_asyncio_early_ends_the_connection(server, how):
 
 def test_several_threads_at_a_time(client):
     xml, readouts = cartesian_scan(frames=2)
-    expected = list(client.reconstruct(readouts, pipeline="cartesian_2d", header=xml))
+    expected = list(client.reconstruct(readouts, pipeline="cartesian_plain", header=xml))
     results = [None] * 4
 
     def run(place):
-        results[place] = pixels(client.reconstruct(readouts, pipeline="cartesian_2d", header=xml))
+        results[place] = pixels(client.reconstruct(readouts, pipeline="cartesian_plain", header=xml))
 
     threads = [threading.Thread(target=run, args=(place,)) for place in range(4)]
     for thread in threads:
@@ -482,7 +533,7 @@ def radial(tmp_path_factory):
     return simulate(folder / "scan.h5", "golden_radial", "--matrix", 32, "--coils", 2, "--frames", 3, "--readouts", 50)
 
 
-def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path, call):
+def test_send_writes_what_it_is_asked_for(server, radial, tmp_path, call):
     address = ("--host", server.host, "--port", server.port)
     pipeline = tmp_path / "mine.yaml"
     pipeline.write_text(settled("radial_2d"))
@@ -490,7 +541,7 @@ def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path, call):
     outputs = [tmp_path / name for name in ("o.h5", "o.npy", "o.nii.gz", "pictures")]
     for output in outputs:
         run = command if output is outputs[0] else call
-        done = run("recon", radial, "-p", pipeline, "-o", output, *address)
+        done = run("send", radial, "-c", pipeline, "-o", output, *address)
         assert done.returncode == 0 and "3 images" in done.stdout, done.stderr
         assert "150/150 readouts, 3 images" in done.stderr
     np.testing.assert_array_equal(pixels(echotrain.read_images(outputs[0])), expected)
@@ -499,13 +550,13 @@ def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path, call):
     assert outputs[2].stat().st_size > 1000
 
 
-def test_recon_of_arrays(server, client, tmp_path, call):
+def test_send_of_arrays(server, client, tmp_path, call):
     k, weights = spiral()
     kspace = noise(3, *weights.shape)
     for name, array in (("kspace", kspace), ("k", k * 32), ("w", weights)):
         np.save(tmp_path / f"{name}.npy", array)
-    done = call("recon", tmp_path / "kspace.npy", "--trajectory", tmp_path / "k.npy", "--density", tmp_path / "w.npy",
-                "--trajectory-unit", "cycles_per_fov", "--matrix", "32x32", "--fov", 64, "-p", "spiral_2d", "-q",
+    done = call("send", tmp_path / "kspace.npy", "--trajectory", tmp_path / "k.npy", "--density", tmp_path / "w.npy",
+                "--trajectory-unit", "cycles_per_fov", "--matrix", "32x32", "--fov", 64, "-c", "spiral_2d", "-q",
                 "-o", tmp_path / "o.h5", "--host", server.host, "--port", server.port)  # fmt: skip
     assert done.returncode == 0 and done.stderr == "", done.stderr
     (expected,) = client.reconstruct(kspace, k, "spiral_2d", density=weights, matrix=32, fov=64)
@@ -514,16 +565,25 @@ def test_recon_of_arrays(server, client, tmp_path, call):
     assert image.field_of_view.tolist() == [64, 64, 2]
 
 
+def test_the_old_words_are_warned_of(server, radial, tmp_path, call):
+    output = tmp_path / "o.h5"
+    done = call("recon", radial, "-p", "radial_2d", "-o", output, "-a", server.host, "-p", server.port, "-q")
+    assert done.returncode == 0 and output.exists(), done.stderr
+    assert "now called send" in done.stderr and "-p NAME is now -c NAME" in done.stderr
+    done = call("send", radial, "--pipeline", "radial_2d", "-o", output, "--host", server.host, "-p", server.port, "-q")
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
 def test_mistakes_are_told(server, radial, tmp_path, call):
     address = ("--host", server.host, "--port", server.port)
     before = radial.read_bytes()
     for arguments, said in (
-        (("recon", tmp_path / "none.h5", "-p", "radial_2d", "-o", tmp_path / "o.h5"), "no such file"),
-        (("recon", radial, "-p", "radial_2d", "-o", radial), "would be lost"),
-        (("recon", radial, "-p", "radial_2d", "-o", tmp_path / "o.dcm"), "end it with"),
-        (("recon", radial, "-p", "cartesian_2d", "-o", tmp_path / "o.h5"), "error: bad-data: "),
-        (("recon", radial, "-p", "radial_2d", "-o", tmp_path / "o.h5", "--matrix", "8"), "matrix: for k-space arrays"),
-        (("recon", radial, "-p", "radial_2d", "-o", tmp_path / "o.h5", "--token-file", tmp_path / "t"), "--token-file"),
+        (("send", tmp_path / "none.h5", "-c", "radial_2d", "-o", tmp_path / "o.h5"), "no such file"),
+        (("send", radial, "-c", "radial_2d", "-o", radial), "would be lost"),
+        (("send", radial, "-c", "radial_2d", "-o", tmp_path / "o.dcm"), "end it with"),
+        (("send", radial, "-c", "cartesian_plain", "-o", tmp_path / "o.h5"), "error: bad-data: "),
+        (("send", radial, "-c", "radial_2d", "-o", tmp_path / "o.h5", "--matrix", "8"), "matrix: for k-space arrays"),
+        (("send", radial, "-c", "radial_2d", "-o", tmp_path / "o.h5", "--token-file", tmp_path / "t"), "--token-file"),
     ):
         done = call(*arguments, *address)
         assert done.returncode == 1 and said in done.stderr, done.stderr
@@ -545,7 +605,7 @@ def test_view_without_matplotlib_says_how_to_get_it(server, radial):
     code = (
         "import sys; sys.modules['matplotlib'] = None; import echotrain.__main__ as m; sys.exit(m.main(sys.argv[1:]))"
     )
-    done = subprocess.run([sys.executable, "-c", code, "view", radial, "-p", "radial_2d"], capture_output=True,
+    done = subprocess.run([sys.executable, "-c", code, "view", radial, "-c", "radial_2d"], capture_output=True,
                           text=True, timeout=200, env=environment())  # fmt: skip
     assert done.returncode == 1 and "pip install 'echotrain[view]'" in done.stderr, done.stderr
 
@@ -554,10 +614,10 @@ def test_view_shows_images(server, radial, tmp_path):
     pytest.importorskip("matplotlib")
     address = ("--host", server.host, "--port", server.port)
     picture = tmp_path / "view.png"
-    done = command("view", radial, "-p", "radial_2d", "--rate", 400, "--snapshot", picture, *address, MPLBACKEND="Agg")
+    done = command("view", radial, "-c", "radial_2d", "--rate", 400, "--snapshot", picture, *address, MPLBACKEND="Agg")
     assert done.returncode == 0 and "3 images" in done.stdout, done.stderr
     assert picture.read_bytes()[:4] == b"\x89PNG" and picture.stat().st_size > 5000
-    without = command("view", radial, "-p", "radial_2d", *address, MPLBACKEND="Agg")
+    without = command("view", radial, "-c", "radial_2d", *address, MPLBACKEND="Agg")
     assert without.returncode == 1 and "--snapshot" in without.stderr, without.stderr
 
 

@@ -20,13 +20,13 @@ TOKEN = "it's a: 'quoted' token"
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
 
-def reconstruct(port, host="127.0.0.1", pipeline="cartesian_2d", **options):
+def reconstruct(port, host="127.0.0.1", pipeline="cartesian_plain", **options):
     return echotrain.reconstruct(KSPACE, pipeline=pipeline, host=host, port=port, **options)
 
 
 async def reconstruct_async(port, **options):
     async with echotrain.AsyncClient("127.0.0.1", port, **options) as client:
-        return [image async for image in client.reconstruct(KSPACE, pipeline="cartesian_2d")]
+        return [image async for image in client.reconstruct(KSPACE, pipeline="cartesian_plain")]
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_settings_that_contradict_each_other():
 @pytest.fixture
 def guarded(tmp_path):
     (tmp_path / "tokens").write_text(TOKEN + "\n")
-    server = Server(tmp_path, "--token-file", tmp_path / "tokens", "--default-pipeline", "cartesian_2d")
+    server = Server(tmp_path, "--token-file", tmp_path / "tokens", "--default-pipeline", "cartesian_plain")
     yield from ends_well(server)
     assert "quoted" not in server.text()
 
@@ -120,15 +120,16 @@ def guarded(tmp_path):
 def test_a_token_goes_with_every_kind_of_pipeline(guarded, tmp_path, monkeypatch):
     monkeypatch.delenv("ECHOTRAIN_TOKEN", raising=False)
     path = tmp_path / "mine.yaml"
-    path.write_text("---\n" + variant("cartesian_2d"))
+    path.write_text("---\n" + variant("cartesian_plain"))
     gadgets = ["cartesian_kspace", {"fft": {"direction": "inverse"}}, {"coil_combine": {"method": "rss"}}, "image"]
     mapping = {"echotrain": 1, "name": "mine", "description": "of the test", "pipeline": gadgets}
-    for pipeline in ("cartesian_2d", None, path, mapping, path.read_text(), str(mapping).replace("'", '"')):
+    for pipeline in ("cartesian_plain", None, path, mapping, path.read_text(), str(mapping).replace("'", '"')):
         assert len(reconstruct(guarded.port, pipeline=pipeline, token=TOKEN)) == 3, pipeline
     for token in (None, "", "wrong"):
         with pytest.raises(echotrain.ServerError) as caught:
             reconstruct(guarded.port, token=token)
         assert caught.value.code == "unauthorized" and "quoted" not in str(caught.value)
+        assert "give token=" in str(caught.value) and "--" not in str(caught.value)
     monkeypatch.setenv("ECHOTRAIN_TOKEN", TOKEN)
     assert len(reconstruct(guarded.port)) == 3
     assert len(asyncio.run(reconstruct_async(guarded.port))) == 3
@@ -221,7 +222,7 @@ def test_what_came_before_is_delivered_and_then_the_end_is_told(answer, error, s
     with Strange(answer, hang_up) as strange, echotrain.Client("127.0.0.1", strange.port) as client:
         came = []
         with pytest.raises(error, match=said):
-            for image in client.reconstruct(KSPACE, pipeline="cartesian_2d"):
+            for image in client.reconstruct(KSPACE, pipeline="cartesian_plain"):
                 came.append(image)
         assert len(came) == images
 
@@ -249,7 +250,7 @@ def test_a_server_that_is_killed(tmp_path):
         yield from list(readouts)[17:]
 
     with echotrain.Client("127.0.0.1", server.port) as client:
-        images = client.reconstruct(measure(), pipeline="cartesian_2d", header=readouts.xml)
+        images = client.reconstruct(measure(), pipeline="cartesian_plain", header=readouts.xml)
         assert next(images).repetition == 0
         server.process.kill()
         server.process.wait(20)

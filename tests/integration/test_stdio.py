@@ -15,7 +15,7 @@ COMMAND = [BIN / "echotrain-server", "--stdio", "--backend", "cpu"]
 
 def stream(config=None, frames=2):
     kspace = np.random.default_rng(4).standard_normal((frames, 2, 32, 32, 2)).astype("<f4").view("<c8")[..., 0]
-    messages = scans.cartesian(kspace).stream(config or wire.config_file("cartesian_2d"))
+    messages = scans.cartesian(kspace).stream(config or wire.config_file("cartesian_plain"))
     return b"".join(messages[0 if config != b"" else 1 :])
 
 
@@ -40,7 +40,7 @@ def test_files_and_a_stream_without_config(server, tmp_path):
     scan, images = tmp_path / "scan.mrd", tmp_path / "images.mrd"
     scan.write_bytes(stream(config=b""))  # as libismrmrd's stream writers do
     with open(scan, "rb") as source, open(images, "wb") as target:
-        done = subprocess.run([*COMMAND, "--default-pipeline", "cartesian_2d"], stdin=source, stdout=target,
+        done = subprocess.run([*COMMAND, "--default-pipeline", "cartesian_plain"], stdin=source, stdout=target,
                               stderr=subprocess.PIPE, timeout=60)  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     same_images(wire.parse(images.read_bytes()), wire.exchange(server.address, [stream()]))

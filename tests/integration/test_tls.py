@@ -41,6 +41,17 @@ class Authority:
                 "-days", 2, "-extfile", extensions, "-out", certificate)  # fmt: skip
         return certificate, key
 
+    def revoke(self, *certificates):
+        """The list of those that are revoked."""
+        database, config, revoked = (self.folder / name for name in ("index.txt", "ca.conf", "revoked.crl"))
+        database.touch()
+        config.write_text(f"[ca]\ndefault_ca = own\n[own]\ndatabase = {database}\ndefault_md = sha256\n")
+        own = ("ca", "-config", config, "-cert", self.certificate, "-keyfile", self.key)
+        for each in certificates:
+            openssl(*own, "-revoke", each)
+        openssl(*own, "-gencrl", "-crldays", 2, "-out", revoked)
+        return revoked
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
@@ -90,7 +101,7 @@ def exchange(server, context, messages):
 def stream(frames=1):
     """A Cartesian scan of noise."""
     kspace = np.random.default_rng(3).standard_normal((frames, 2, 32, 32, 2)).astype("<f4").view("<c8")[..., 0]
-    return scans.cartesian(kspace).stream(wire.config_file("cartesian_2d"))
+    return scans.cartesian(kspace).stream(wire.config_file("cartesian_plain"))
 
 
 def images_of(reply):
@@ -155,6 +166,30 @@ def test_clients_must_show_a_certificate_where_asked(tmp_path, pair, authority):
         with pytest.raises((ssl.SSLError, ConnectionResetError)):
             exchange(server, context, stream())
     assert len(images_of(exchange(server, good, stream()))) == 1
+    assert server.stop() == 0
+
+
+def test_a_revoked_certificate_is_refused_without_a_restart(tmp_path, pair):
+    authority = Authority(tmp_path, "revoking")
+    lost, kept = (authority.issue(name) for name in ("lost", "kept"))
+    listed = authority.revoke()
+    server = TlsServer(tmp_path, pair, "--tls-client-ca", authority.certificate, "--tls-client-crl", listed)
+
+    def context(client):
+        made = ssl.create_default_context()
+        made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        made.load_cert_chain(*client)
+        return made
+
+    assert len(images_of(exchange(server, context(lost), stream()))) == 1
+    server.wait_for("summary: complete .* client='certificate:CN=lost'")
+    authority.revoke(lost[0])
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for("the TLS certificates were read again")
+    with pytest.raises((ssl.SSLError, ConnectionResetError)):
+        exchange(server, context(lost), stream())
+    server.wait_for("handshake with .* failed: .*(revoked|verify failed)")
+    assert len(images_of(exchange(server, context(kept), stream()))) == 1
     assert server.stop() == 0
 
 
@@ -259,7 +294,7 @@ def scan_file(tmp_path_factory):
 
 
 def send(port, scan, output, *arguments):
-    return run_client("send", scan, "-c", "cartesian_2d", "-p", port, "-o", output, *arguments)
+    return run_client("send", scan, "-c", "cartesian_plain", "-p", port, "-o", output, *arguments)
 
 
 def test_our_client_sends_over_tls(tls_server, authority, scan_file, tmp_path):
@@ -271,6 +306,14 @@ def test_our_client_sends_over_tls(tls_server, authority, scan_file, tmp_path):
         expected, images = (scans.read_images(tmp_path / name) for name in ("plain.h5", "tls.h5"))
         np.testing.assert_array_equal(images[1], expected[1])
         assert len(images[1]) == 20
+
+
+def test_our_client_says_that_a_port_is_for_tls(tls_server, scan_file, tmp_path):
+    for more in ((), ("--detach",)):
+        done = run_client("send", scan_file, "-c", "radial_2d", "-p", tls_server.tls_port, "-o", tmp_path / "o.h5", *more)
+        assert done.returncode == 1 and "add --tls" in done.stderr, done.stderr
+    done = run_client("scans", "-p", tls_server.tls_port)
+    assert done.returncode == 1 and "add --tls" in done.stderr, done.stderr
 
 
 def test_our_client_says_why_it_does_not_trust_a_server(tls_server, tmp_path, scan_file, pair):

@@ -94,7 +94,7 @@ def test_a_3d_scan_is_its_3d_transform(server, tmp_path, shape):
 def test_measured_slice_as_viewers_show_it(server, tmp_path):
     """cartesian_display on a measured phantom, against numpy: 16 bits, one scale, voxels where they were."""
     scan = measured("cartesian_flash_phantom/headcoil16.h5")
-    assert server.send(scan, "cartesian_2d", tmp_path / "plain.h5").returncode == 0
+    assert server.send(scan, "cartesian_plain", tmp_path / "plain.h5").returncode == 0
     result = server.send(scan, "cartesian_display", tmp_path / "images.h5")
     assert result.returncode == 0, result.stderr
     (plain_head,), plain = scans.read_images(tmp_path / "plain.h5")
@@ -202,12 +202,12 @@ def read_gif(path):
 def test_a_cine_plays_as_a_gif(server, tmp_path):
     scan = simulate(tmp_path / "scan.h5", "--motion", "cardiac", "--matrix", 48, "--coils", 1, "--noise", 2)
     assert server.send(scan, "cartesian_cine", tmp_path / "images.h5").returncode == 0
-    result = run_client("export", tmp_path / "images.h5", "--gif", tmp_path / "out", "--fps", 20, "--window", 0, 0.8)
+    result = run_client("export", tmp_path / "images.h5", "--gif", tmp_path / "out", "--fps", 20, "--window", 0, 800)
     assert result.returncode == 0, result.stderr
     frames, delays, forever = read_gif(tmp_path / "out" / "image_1.gif")
     heads, images = scans.read_images(tmp_path / "images.h5")
     assert list(heads["phase"]) == list(range(13))
-    want = np.floor(255 * np.clip(images[:, 0, 0] / np.float32(0.8), 0, 1) + 0.5)
+    want = np.floor(255 * np.clip(images[:, 0, 0] / np.float32(800), 0, 1) + 0.5)
     assert np.abs(frames - want).max() <= 1 and np.mean(frames != want) < 1e-3  # rounding of float32
     assert delays == [5] * 13 and forever
 
@@ -222,7 +222,7 @@ def test_gif_codes_of_every_kind_of_image(tmp_path, kind):
     pixels = {"noise": random.integers(0, 256, (n, n)), "flat": np.full((n, n), 7),
               "ramp": np.arange(n * n).reshape(n, n) % 256}[kind].astype(np.float32)  # fmt: skip
     scan = simulate(tmp_path / "scan.h5", "--matrix", 16, "--coils", 1)
-    assert run_client("recon", scan, "-c", "cartesian_2d", "-o", tmp_path / "images.h5").returncode == 0
+    assert run_client("recon", scan, "-c", "cartesian_plain", "-o", tmp_path / "images.h5").returncode == 0
     with h5py.File(tmp_path / "images.h5", "r+") as file:
         group = file["dataset/image_1"]
         head = group["header"][:]
@@ -261,7 +261,7 @@ def ras(lps):
     return np.array([-lps[0], -lps[1], lps[2]])
 
 
-@pytest.mark.parametrize("config", ["cartesian_3d", "cartesian_2d"])
+@pytest.mark.parametrize("config", ["cartesian_3d", "cartesian_plain"])
 def test_slices_become_a_nifti_volume_in_place(server, tmp_path, config):
     """Stacked by the server or by export: the same voxels at the same places."""
     scan = simulate(tmp_path / "scan.h5", "--matrix", 24, "--coils", 1, "--slices", 5, "--frames", 3, "--noise", 1)
@@ -303,6 +303,6 @@ def test_complex_oblique_nifti(tmp_path):
 
 def test_export_says_what_it_cannot_do(tmp_path):
     scan = simulate(tmp_path / "scan.h5", "--matrix", 16, "--coils", 1)
-    assert run_client("recon", scan, "-c", "cartesian_2d", "-o", tmp_path / "images.h5").returncode == 0
+    assert run_client("recon", scan, "-c", "cartesian_plain", "-o", tmp_path / "images.h5").returncode == 0
     result = run_client("export", tmp_path / "images.h5")
     assert result.returncode == 2 and "--gif DIR" in result.stderr

@@ -60,7 +60,7 @@ def connect(server, source, *messages):
 
 def host_json(parameters):
     values = {f"p{i:x}": i for i in range(parameters)}
-    return json.dumps({"parameters": {"config": "cartesian_2d", **values}})
+    return json.dumps({"parameters": {"config": "cartesian_plain", **values}})
 
 
 def long_config(size=256 << 10):
@@ -129,7 +129,7 @@ def test_a_scanner_waits_for_nobodys_long_configs(start, sources):
     hostile = [connect(server, sources[i % len(sources)], config) for i in range(200)]
     scan = scan_of()
     xml = scan.xml.replace("</ismrmrdHeader>", "<!--" + "x" * 100000 + "--></ismrmrdHeader>")  # read beside the others'
-    messages = [wire.config_file("cartesian_2d"), wire.header(xml), *scan.messages, wire.close()]
+    messages = [wire.config_file("cartesian_plain"), wire.header(xml), *scan.messages, wire.close()]
     times = []
     for _ in range(5):
         began = time.monotonic()
@@ -160,11 +160,11 @@ def test_nothing_is_read_before_the_token(start, tmp_path):
     for refused in (wire.text("x" * 20000), wire.header(scan.xml + " " * 20000), wire.query("ismrmrd::version") * 500):
         assert "unauthorized" in wire.exchange(server.address, [refused]).errors()[-1]
     # Behind a token that is known, a text may be as long as elsewhere.
-    text = f"token: {TOKEN}\nuse: cartesian_2d\n" + "# x\n" * 60000
+    text = f"token: {TOKEN}\nuse: cartesian_plain\n" + "# x\n" * 60000
     assert len(wire.exchange(server.address, scan.stream(wire.config_text(text))).images) == 1
-    as_json = json.dumps({"token": TOKEN, "parameters": {"config": "cartesian_2d"}})
+    as_json = json.dumps({"token": TOKEN, "parameters": {"config": "cartesian_plain"}})
     assert len(wire.exchange(server.address, scan.stream(wire.config_text(as_json))).images) == 1
-    late = "# x\n" * 20 + f"token: {TOKEN}\nuse: cartesian_2d\n"
+    late = "# x\n" * 20 + f"token: {TOKEN}\nuse: cartesian_plain\n"
     assert "unauthorized" in wire.exchange(server.address, scan.stream(wire.config_text(late))).errors()[0]
 
 
@@ -181,11 +181,11 @@ def noise_scan(coils, name):
 def test_a_noise_matrix_is_for_clients_with_a_session(start):
     server = start()
     scan = noise_scan(64, "n1")
-    wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")))
+    wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain")))
     question = wire.query("echotrain::noise_matrix/n1")
     before = wire.exchange(server.address, [question * 20, wire.close()]).responses
     assert len(before) == 20 and all(len(text) < 100 for _, text in before), "62 bytes in, no more out"
-    after = wire.exchange(server.address, [wire.config_file("cartesian_2d"), question * 3, wire.close()]).responses
+    after = wire.exchange(server.address, [wire.config_file("cartesian_plain"), question * 3, wire.close()]).responses
     assert len(after) == 3 and all(text.startswith("coils 64 ") and text.count("\n") == 129 for _, text in after)
 
 
@@ -200,7 +200,7 @@ def test_the_log_is_bounded_and_holds_nothing_of_who_was_not_let_in(start):
         with connect(server, OTHER, b"GET / HTTP/1.1\r\n"):
             pass
     scan = scan_of()
-    assert len(wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d"))).images) == 1
+    assert len(wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain"))).images) == 1
     server.wait_for("summary: complete")  # another address's line
     assert "PATIENT" not in server.text()
     # 2,000 lines of each address at once and 20 a second, none of which is longer than 160 bytes.
@@ -230,12 +230,12 @@ def zfp_readout(samples, channels, step1=0):
 @pytest.mark.parametrize("samples, channels, expected", [(8192, 1024, "at most 64 times its size"), (128, 1000, None)])
 def test_compressed_readouts_stay_within_the_memory(start, samples, channels, expected):
     server = start("--memory-mib", MEMORY_MIB)
-    assert len(wire.exchange(server.address, [*scan_of().stream(wire.config_file("cartesian_2d"))]).images) == 1
+    assert len(wire.exchange(server.address, [*scan_of().stream(wire.config_file("cartesian_plain"))]).images) == 1
     bomb = zfp_readout(samples, channels)
     assert len(bomb) <= 131500
     vitals = Vitals(server)
     vitals.forget_peak()
-    opening = [wire.config_file("cartesian_2d"), wire.header(scans.header_xml("cartesian", (64, 64, 1), readouts=64))]
+    opening = [wire.config_file("cartesian_plain"), wire.header(scans.header_xml("cartesian", (64, 64, 1), readouts=64))]
     replies = []
 
     def attack():
@@ -274,7 +274,7 @@ def test_memory_that_nobody_uses_goes_to_who_waits(start):
         time.sleep(1)
         scan = scan_of(matrix=256, coils=16)  # reserves 26 MiB
         began = time.monotonic()
-        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=GOOD)
+        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain")), source=GOOD)
         assert len(reply.images) == 1 and time.monotonic() - began <= 10, reply.texts
     finally:
         stop.set()
@@ -336,7 +336,7 @@ def test_many_addresses_that_send_a_little_do_not_hold_the_memory(start):
         for source in (GOOD, "127.0.0.8"):
             scan = scan_of(matrix=256, coils=16)  # reserves 14 MiB
             began = time.monotonic()
-            reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=source)
+            reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain")), source=source)
             assert len(reply.images) == 1, reply.texts
             waited += any("waiting for memory" in text for text in reply.texts)
             # A pace is known after one of its periods, of which one has begun; who regains memory is waited for for 10 s.
@@ -373,7 +373,7 @@ def test_who_opens_frames_and_completes_none_does_not_keep_the_memory(start):
             crawlers.reserve(source, 448)
         wait_until(lambda: memory_taken(server) >= 890, what="the large reservations")
         scan = scan_of(matrix=1280, coils=8)  # reserves 301 MiB
-        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=GOOD)
+        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain")), source=GOOD)
         assert len(reply.images) == 1, reply.texts
         assert any("waiting for memory" in text for text in reply.texts), reply.texts
         assert "in 9 s (three times idle_timeout_s) fewer data of this scan have come" in server.text()
@@ -385,7 +385,7 @@ def hold_by_borrowing(server, matrix, channels):
     system = "<receiverChannels>1</receiverChannels>"
     header = scans.header_xml("cartesian", (matrix, matrix, 1), readouts=matrix, system=system)
     lines = [wire.acquisition(np.ones((channels, matrix), np.complex64), step1=y) for y in range(matrix - 1)]
-    holder = connect(server, HOSTILE, wire.config_file("cartesian_2d"), wire.header(header))
+    holder = connect(server, HOSTILE, wire.config_file("cartesian_plain"), wire.header(header))
     rest = memoryview(b"".join(lines))
     with contextlib.suppress(OSError):
         while rest and not select.select([holder], [holder], [], 60)[0]:
@@ -415,7 +415,7 @@ def test_memory_that_an_address_borrows_comes_back(start):
         for matrix, source in ((64, GOOD), (512, OTHER)):
             scan = scan_of(matrix=matrix, coils=8)
             began = time.monotonic()
-            reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=source)
+            reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain")), source=source)
             assert len(reply.images) == 1, reply.texts
             in_time(time.monotonic() - began, 15, reply.texts)
     finally:
@@ -432,7 +432,7 @@ def test_a_small_first_scan_overtakes_who_holds_all_memory(start):
         time.sleep(1)
         scan = scan_of(matrix=256, coils=16)  # reserves 14 MiB, of 32 that a first one may
         began = time.monotonic()
-        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d")), source=GOOD)
+        reply = wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain")), source=GOOD)
         assert len(reply.images) == 1 and not any("waiting" in text for text in reply.texts), reply.texts
         in_time(time.monotonic() - began, 5)
     finally:
@@ -443,7 +443,7 @@ def test_a_small_first_scan_overtakes_who_holds_all_memory(start):
 def test_scans_end_at_their_bounds(start):
     server = start("--max-scan-s", 1)
     scan = scan_of()
-    stream = scan.stream(wire.config_file("cartesian_2d"))
+    stream = scan.stream(wire.config_file("cartesian_plain"))
     with connect(server, GOOD, *stream[:4]) as connection:
         received = b""
         while chunk := connection.recv(1 << 16):
@@ -463,4 +463,4 @@ def test_computing_ends_at_its_bound(start):
     assert "timeout: " in reply.errors()[0] and "(max_compute_s)" in reply.errors()[0], reply.texts
     in_time(time.monotonic() - began, 60, "the end of the scan")
     scan = scan_of()
-    assert len(wire.exchange(server.address, scan.stream(wire.config_file("cartesian_2d"))).images) == 1
+    assert len(wire.exchange(server.address, scan.stream(wire.config_file("cartesian_plain"))).images) == 1

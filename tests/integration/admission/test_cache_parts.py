@@ -113,7 +113,7 @@ def test_thousands_of_tiny_plans_are_bounded_and_given_back_at_once(tmp_path):
     assert len(reply.images) == TINY_FRAMES and not reply.errors(), reply.texts
     assert plans() == MOST_ENTRIES
     large = [wire.config_file("cartesian_3d"), wire.header(scans.header_xml("cartesian", (512, 512, 512)))]
-    small = scans.cartesian(np.ones((1, 1, 8, 8), np.complex64)).stream(wire.config_file("cartesian_2d"))
+    small = scans.cartesian(np.ones((1, 1, 8, 8), np.complex64)).stream(wire.config_file("cartesian_plain"))
     worst = 0
     with contextlib.ExitStack() as stack:
         for source in ("127.0.0.2", "127.0.0.3"):

@@ -31,7 +31,7 @@ def scan():
     """(messages, images): a good scan, whose images are checked against a Fourier transform in double precision."""
     made, kspace = small_scan()
     truth = [reference.rss(reference.centred_fft(one, MATRIX)) for one in kspace]
-    return made.stream(wire.config_file("cartesian_2d")), truth
+    return made.stream(wire.config_file("cartesian_plain")), truth
 
 
 @contextlib.contextmanager
@@ -183,7 +183,7 @@ def test_silent_connections_make_room(tmp_path, scan):
 
 def test_a_pause_gives_the_place_to_others_and_does_not_show(tmp_path):
     """A breath hold in the middle of a frame."""
-    messages = scans.cartesian(scans.random_kspace((4, 2, 16, 16), seed=3)).stream(wire.config_file("cartesian_2d"))
+    messages = scans.cartesian(scans.random_kspace((4, 2, 16, 16), seed=3)).stream(wire.config_file("cartesian_plain"))
     with running(tmp_path, "--cpu-scans", 1, "--pause-s", 0.3) as server:
         expected = bits(wire.exchange(server.address, messages).images)
         assert len(expected) == 4
@@ -264,7 +264,7 @@ def test_only_a_balancer_names_its_clients(behind, scan):
     ("sent", "reason"),
     [
         (b"PROXY TCP4 203.0.113.7 10.0.0.1 40000 9002\r\n", "does not begin with the signature"),
-        (wire.config_file("cartesian_2d"), "does not begin with the signature"),
+        (wire.config_file("cartesian_plain"), "does not begin with the signature"),
         (wire.PROXY_SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 8) + bytes(8), "8 bytes are too few"),
         (wire.PROXY_SIGNATURE + struct.pack(">BBH", 0x21, 0x31, 216) + bytes(216), "family and transport are 0x31"),
         (wire.PROXY_SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 5000) + bytes(5000), "5000 bytes long"),

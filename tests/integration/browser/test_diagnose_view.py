@@ -189,7 +189,7 @@ def test_what_a_scan_does_not_have(page, server):
     scanner = socket.create_connection(server.address, timeout=20)
     Radial.all.append(scanner)
     xml = scans.header_xml("cartesian", (MATRIX, MATRIX, 1), readouts=MATRIX)
-    scanner.sendall(wire.config_file("cartesian_2d") + wire.header(xml))
+    scanner.sendall(wire.config_file("cartesian_plain") + wire.header(xml))
     for line in range(MATRIX):
         scanner.sendall(wire.acquisition(kspace, flags=wire.LAST_IN_SLICE if line == MATRIX - 1 else 0, step1=line))
     open_diagnose(page)

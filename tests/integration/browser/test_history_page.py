@@ -3,6 +3,7 @@
 import fcntl
 import io
 import re
+import socket
 import urllib.request
 import zipfile
 
@@ -36,12 +37,12 @@ def server(tmp_path):
     yield from ends_well(server)
 
 
-def scan(server, config=None):
-    """A Cartesian scan of one coil; its image by numpy."""
+def scan(server, config=None, images=1):
+    """A Cartesian scan of one coil; its (first) image."""
     rng = np.random.default_rng(8)
     kspace = (rng.standard_normal((1, 1, MATRIX, MATRIX, 2)) @ [1, 1j]).astype("c8")
-    reply = wire.exchange(server.address, scans.cartesian(kspace).stream(config or wire.config_file("cartesian_2d")))
-    assert not reply.errors() and len(reply.images) == 1
+    reply = wire.exchange(server.address, scans.cartesian(kspace).stream(config or wire.config_file("cartesian_plain")))
+    assert not reply.errors() and len(reply.images) == images
     return reply.images[0].pixels[0, 0]
 
 
@@ -129,7 +130,7 @@ def test_a_capture_runs_again_with_another_pipeline(page, server, tmp_path):
     page.click("[data-view=history]")
     page.until(lambda: "Scan 2" in page.text(".ended .title"), "its end")
     assert page.text(".ended .outcome").startswith(f"complete: {MATRIX} lines, 2 images")
-    assert "cartesian_magnitude_phase" in page.text(".ended .title")
+    assert page.text(".ended .pipeline") == "cartesian_magnitude_phase"
     assert len([one for one in (tmp_path / "captures").iterdir() if one.suffix == ".mrd"]) == 1  # it is not captured again
     host, port = server.admin
     ask = urllib.request.Request(f"http://{host}:{port}/live/download?scan=2&format=nifti",
@@ -137,9 +138,69 @@ def test_a_capture_runs_again_with_another_pipeline(page, server, tmp_path):
     archive = zipfile.ZipFile(io.BytesIO(urllib.request.urlopen(ask, timeout=20).read()))
     made = [np.frombuffer(archive.read(name)[352:], "<f4").reshape(MATRIX, MATRIX) for name in archive.namelist()]
     magnitudes = [one for one in made if one.min() >= 0]
-    # The same data: what the other pipeline calls the magnitude is what cartesian_2d made of them, to single precision.
+    # The same data: what the other pipeline calls the magnitude is what cartesian_plain made of them, to single precision.
     assert len(made) == 2 and len(magnitudes) == 1
     np.testing.assert_allclose(magnitudes[0], image, rtol=1e-5, atol=1e-5 * image.max())
+
+
+def test_the_table_is_searched_and_sorted(page, server):
+    """Rows with a thumbnail of the image that was sent back; a scan that failed offers its capture."""
+    page.click("[data-view=history]")
+    assert "echotrain send" in page.text("#no-ended pre")
+    image = scan(server)
+    scan(server, wire.config_file("cartesian_magnitude_phase"), images=2)
+    log_in(page)
+    xml = scans.header_xml("cartesian", (MATRIX, MATRIX, 1), readouts=MATRIX)
+    with socket.create_connection(server.address, timeout=20) as failing:
+        failing.sendall(wire.config_file("cartesian_plain") + wire.header(xml) + wire.acquisition(np.ones((1, MATRIX), "c8")))
+        page.until(lambda: page.text(".scan .lines").startswith("1 "), "its first line")
+        stop = urllib.request.Request("http://{}:{}/sessions/3/stop".format(*server.admin), method="POST",
+                                      headers={"Authorization": f"Bearer {TOKEN}"})  # fmt: skip
+        urllib.request.urlopen(stop, timeout=20).close()
+        while failing.recv(1 << 16):
+            pass
+
+    def rows():
+        return page.script("return [...document.querySelectorAll('.ended .title')].map((e) => e.textContent)")
+
+    page.until(lambda: rows() == ["Scan 3", "Scan 2", "Scan 1"], "the newest first")
+    page.click("[data-sort=began]")
+    assert rows() == ["Scan 1", "Scan 2", "Scan 3"]
+    assert page.script("return document.querySelector('[data-sort=began]').closest('th').ariaSort") == "ascending"
+    page.click("[data-sort=images]")
+    assert rows() == ["Scan 3", "Scan 1", "Scan 2"]  # 0, 1 and 2 images
+    told = page.script("return [...[...document.querySelectorAll('.ended dl')].at(-1).children].map((e) => [e.localName, e.textContent])")
+    assert told[told.index(["dt", "readouts"]) + 1] == ["dd", str(MATRIX)]
+
+    field = page.driver.find_element("css selector", "#ended-filter")
+    field.send_keys("magnitude_ph")
+    assert rows() == ["Scan 2"] and page.text("#ended-count") == "1 scan"
+    page.script("const e = document.getElementById('ended-filter'); e.value = 'scan 1'; e.dispatchEvent(new Event('input'))")
+    assert rows() == ["Scan 1"]
+    page.until(lambda: page.script("return document.querySelector('.ended canvas').width") == MATRIX, "its thumbnail")
+    grey = page.script("const c = document.querySelector('.ended canvas');"
+                       "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((v, i) => i % 4 === 0)")  # fmt: skip
+    expected = 255 * (image - image.min()) / (image.max() - image.min())
+    assert np.abs(np.reshape(grey, (MATRIX, MATRIX)) - expected).max() <= 1  # rounded down, from single precision
+    page.script("const e = document.getElementById('ended-filter'); e.value = ''; e.dispatchEvent(new Event('input'))")
+
+    page.click("[data-view=now]")
+    page.click("[data-view=history]")  # the list of captures is read when the view opens
+    page.until(lambda: shown(page, "tr[data-key='3'] .again"), "the offer")
+    assert not shown(page, "tr[data-key='1'] .again")  # nothing failed there
+    page.shot("history_table")
+    page.click("tr[data-key='3'] .again")
+    assert "-s3-" in page.script("return document.querySelector('#replay-capture').value")
+    assert page.script("return document.activeElement.id") == "replay-pipeline"
+
+
+def test_an_image_within_so_many_pixels(server):
+    """A quarter of 32 pixels, each the mean of 4 x 4."""
+    image = scan(server)
+    with urllib.request.urlopen("http://{}:{}/live/image?scan=1&within=8".format(*server.admin), timeout=20) as answer:
+        body = answer.read()
+    small = np.frombuffer(body[4 + int.from_bytes(body[:4], "little"):], "<f4").reshape(8, 8)
+    np.testing.assert_allclose(small, image.reshape(8, 4, 8, 4).mean(axis=(1, 3)), rtol=1e-5)
 
 
 def test_accessibility(page, server):
@@ -157,7 +218,7 @@ def test_accessibility(page, server):
     reached = set()
     from selenium.webdriver.common.keys import Keys
 
-    for _ in range(wanted + 6):
+    for _ in range(wanted + 8):
         page.driver.switch_to.active_element.send_keys(Keys.TAB)
         reached.add(page.script("const e = document.activeElement; return e.closest('main#history') && "
                                 "e.matches('button, select') ? e : null"))  # fmt: skip

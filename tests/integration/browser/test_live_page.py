@@ -38,7 +38,7 @@ class Scanner:
 
     all = []  # sockets, of which a test that failed may leave some open
 
-    def __init__(self, server, repetitions=2, pipeline="cartesian_2d"):
+    def __init__(self, server, repetitions=2, pipeline="cartesian_plain"):
         xml = scans.header_xml("cartesian", (MATRIX, MATRIX, 1), readouts=MATRIX, repetitions=repetitions)
         subject = f"<subjectInformation><patientName>{NAME.replace('<', '&lt;')}</patientName></subjectInformation>"
         at = xml.index("<acquisitionSystemInformation>")
@@ -78,7 +78,7 @@ def test_a_scan_from_its_first_line_to_its_images(page, server):
     scanner.lines(0, 20)
     page.until(lambda: filled(page) == 20, "20 lines")
     assert page.text(".scan .lines") == "20 of 128 announced lines"
-    assert "cartesian_2d" in page.text(".scan .title")
+    assert "cartesian_plain" in page.text(".scan .title")
     # What the picture shows: the rows of the lines that have come, and no others.
     rows = page.script(
         "const c = document.querySelector('.scan canvas'); const d = c.getContext('2d').getImageData(0, 0, 96, 96).data;"
@@ -122,6 +122,7 @@ def test_a_scan_from_its_first_line_to_its_images(page, server):
     assert not page.script("return document.querySelector('.controls input[type=checkbox]').checked")  # follows no more
 
     scanner.finish()
+    page.click("[data-view=history]")
     page.until(lambda: page.text(".ended .outcome").startswith("complete: 128 lines, 2 images"), "the end")
     page.until(lambda: page.text("#no-scans") and not page.text(".scan .title"), "the scan's leaving")
     everything = page.script("return document.documentElement.outerHTML")
@@ -207,6 +208,7 @@ def test_login_and_stop(page, server):
     assert page.script("return document.cookie") == ""
     page.until(lambda: not page.script("return document.querySelector('.scan .stop').hidden"), "the button")
     page.click(".scan .stop")
+    page.click("[data-view=history]")
     page.until(lambda: "stopped" in page.text(".ended .error"), "the end of the scan")
     assert b"an administrator of the server has stopped this session" in scanner.finish_quietly()
 

@@ -40,7 +40,7 @@ def check(page, text):
 def test_list_and_graph(page):
     """The shipped pipelines are there; one of them shows its gadgets with types, parameters, branches and its text."""
     names = page.script("return [...document.querySelectorAll('[data-pipeline]')].map((e) => e.dataset.pipeline)")
-    assert {"cartesian_2d", "grasp_2d", "radial_realtime"} <= set(names)
+    assert {"cartesian_plain", "grasp_2d", "radial_realtime"} <= set(names)
     drawn = "return [...document.querySelectorAll('#pipeline-list img')].filter((e) => e.naturalWidth > 0).length"
     page.until(lambda: page.script(drawn) >= 3, "pictures of those that are in the window")
     page.shot("pipelines")

@@ -71,7 +71,7 @@ def test_cartesian_2d_fills_lines_by_itself(server, backend, tmp_path, options):
     same = exchange(server, on("cartesian_grappa", backend), messages)
     np.testing.assert_array_equal(pixels(reply), pixels(same))
     (text,) = chosen(reply)
-    assert re.match(r"INFO +R=[23]x[12]: pipeline 'cartesian_2d' takes .*cartesian_kspace, grappa, image", text), text
+    assert re.match(r"INFO +R=[23]x[12]: pipeline 'cartesian_2d' takes .*cartesian_kspace, grappa, .*scale, image", text), text
     assert not chosen(same)
     assert not any("alias" in text for text in reply.texts), reply.texts
     assert all(notes(image)["grappa_kernel"] == "5x4x4" for image in reply.images)
@@ -87,18 +87,18 @@ def test_cartesian_2d_fills_lines_by_itself(server, backend, tmp_path, options):
 def test_r1_is_as_without_the_choice(server, tmp_path):
     """The same bits, on the CPU, as the chain alone gives."""
     messages = simulate(tmp_path, *PLANE, "--noise", 0.1, "--frames", 2)
-    text = variant("cartesian_2d", ("backend: auto", "backend: cpu"))
+    text = variant("cartesian_plain", ("backend: auto", "backend: cpu"))
     alone = re.sub(r"(?s)accelerated:.*", "", text).replace("  - external_calibration", "  # -")
     assert "grappa" not in alone.split("pipeline:")[1] and "external" not in alone
     np.testing.assert_array_equal(
-        pixels(exchange(server, on("cartesian_2d", "cpu"), messages)),
+        pixels(exchange(server, on("cartesian_plain", "cpu"), messages)),
         pixels(exchange(server, wire.config_text(alone), messages)),
     )
 
 
 def test_without_reference_lines_a_warning_says_what_to_do(server, tmp_path):
     messages = simulate(tmp_path, *PLANE, "--acceleration", 2)  # the header says: external
-    reply = exchange(server, named("cartesian_2d"), messages)
+    reply = exchange(server, named("cartesian_plain"), messages)
     assert len(reply.images) == 1 and len(chosen(reply)) == 1
     assert any("there are no reference lines; send some (flags 20, 21)" in text and "alias" in text
                for text in reply.texts), reply.texts  # fmt: skip
@@ -165,7 +165,7 @@ def own_server(tmp_path):
 SEPARATE = ("--acceleration", 2, "--calibration", 16, "--calibration-mode", "separate", "--noise", 0.02)
 
 
-@pytest.mark.parametrize("name", ["cartesian_2d", "cartesian_grappa", "cartesian_sense"])
+@pytest.mark.parametrize("name", ["cartesian_plain", "cartesian_grappa", "cartesian_sense"])
 @pytest.mark.parametrize("size", [(*PLANE, "--slices", 2), (*VOLUME, "--frames", 2)], ids=["slices", "volume"])
 def test_two_connections_are_as_one(own_server, backend, tmp_path, name, size):
     """Reference lines as a scan of their own, then the scan that names it: the images of both in one connection."""
@@ -184,7 +184,7 @@ def test_two_connections_are_as_one(own_server, backend, tmp_path, name, size):
         assert notes(image)["calibration"].startswith("external 16 x ") or size is not PLANE
         assert notes(image)["calibration_from"] == "store" and int(notes(image)["calibration_age_s"]) < 600
     # Any pipeline that keeps them will do; what it makes of the channels is no matter.
-    exchange(own_server, on("cartesian_2d", backend), lines)
+    exchange(own_server, on("cartesian_plain", backend), lines)
     np.testing.assert_array_equal(pixels(exchange(own_server, on(name, backend), images)), pixels(together))
 
 
@@ -207,9 +207,9 @@ def test_many_coils_are_compressed_alike(own_server, tmp_path):
     white = random.standard_normal((2, 20, 256)).astype(np.float32)
     noise = wire.acquisition((white[0] + 1j * white[1]).astype(np.complex64), flags=wire.NOISE)
     lines, images = halves(messages)
-    together = exchange(own_server, on("cartesian_2d", "cpu"), [messages[0], noise, *messages[1:]])
-    exchange(own_server, on("cartesian_2d", "cpu"), lines)
-    apart = exchange(own_server, on("cartesian_2d", "cpu"), [images[0], noise, *images[1:]])
+    together = exchange(own_server, on("cartesian_plain", "cpu"), [messages[0], noise, *messages[1:]])
+    exchange(own_server, on("cartesian_plain", "cpu"), lines)
+    apart = exchange(own_server, on("cartesian_plain", "cpu"), [images[0], noise, *images[1:]])
     np.testing.assert_array_equal(pixels(apart), pixels(together))
     assert notes(apart.images[0])["coils_used"] == "16"
 
@@ -247,7 +247,7 @@ def test_lines_that_are_missing(own_server, tmp_path):
     lines, images = halves(messages)
     asking = ("- external_calibration", "- external_calibration: {require_calibration: true}")
     strict = on("cartesian_grappa", "cpu", asking)
-    lost = exchange(own_server, named("cartesian_2d"), images)
+    lost = exchange(own_server, named("cartesian_plain"), images)
     (warning,) = [text for text in lost.texts if "is not known here (reference lines are kept for 24 h" in text]
     assert warning.startswith("WARNING") and ID[-8:] in warning and ID not in warning
     assert "reconstructed without reference lines" in warning and len(lost.images) == 1
@@ -256,10 +256,10 @@ def test_lines_that_are_missing(own_server, tmp_path):
     assert "require_calibration: true" in error and refused.images == []
     # A calibration scan that breaks off is none.
     with socket.create_connection(own_server.address, timeout=60) as connection:
-        connection.sendall(b"".join([named("cartesian_2d"), *lines]))
+        connection.sendall(b"".join([named("cartesian_plain"), *lines]))
     own_server.wait_for("summary: (incomplete|peer gone)", 20)  # the client may be gone before it is told
     assert ask(own_server, f"echotrain::calibration/{ID}") == "unknown"
-    exchange(own_server, named("cartesian_2d"), lines)
+    exchange(own_server, named("cartesian_plain"), lines)
     assert len(exchange(own_server, strict, images).images) == 1
 
 
@@ -267,7 +267,7 @@ def test_what_is_known_and_what_is_told(own_server, tmp_path):
     """QUERY and the admin port tell what is kept; neither they, nor the log, nor any file tells whose it was."""
     lines, _ = halves(simulate(tmp_path, *PLANE, *SEPARATE))
     assert ask(own_server, f"echotrain::calibration/{ID}") == "unknown"
-    exchange(own_server, named("cartesian_2d"), lines)
+    exchange(own_server, named("cartesian_plain"), lines)
     assert ask(own_server, f"echotrain::calibration/{ID}") == f"known 8 coils {len(lines) - 1} lines 0.0 h"
     connection = http.client.HTTPConnection(*own_server.admin, timeout=20)
     connection.request("GET", "/calibration")
@@ -288,7 +288,7 @@ def test_a_token_is_asked_for(tmp_path):
     (place / "tokens").chmod(0o600)
     guarded = Server(place, "--token-file", place / "tokens")
     lines, _ = halves(simulate(tmp_path, *PLANE, *SEPARATE))
-    config = wire.config_text("token: 0123456789abcdef\nuse: cartesian_2d\n")
+    config = wire.config_text("token: 0123456789abcdef\nuse: cartesian_plain\n")
     exchange(guarded, config, lines)
     assert ask(guarded, f"echotrain::calibration/{ID}") == "unknown"
     reply = wire.exchange(guarded.address, [config, wire.query(f"echotrain::calibration/{ID}"), wire.close()])

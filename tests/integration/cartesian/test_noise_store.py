@@ -214,7 +214,7 @@ def test_noise_is_told_to_those_with_a_token(folder, tmp_path):
     (tmp_path / "tokens").write_text(token + "\n")
     (tmp_path / "tokens").chmod(0o600)
     guarded = folder.server("--token-file", tmp_path / "tokens")
-    config = wire.config_text(f"token: {token}\nuse: cartesian_2d\n")
+    config = wire.config_text(f"token: {token}\nuse: cartesian_plain\n")
     reply = exchange(guarded, [config, *noise_messages])
     assert any("is kept for scans that name" in text for text in reply.texts), reply.texts
     for question in (f"echotrain::noise/{ID}", f"echotrain::noise_matrix/{ID}"):
@@ -398,7 +398,7 @@ def answering(text):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve():
-            for answer in [None] if text is None else ["cartesian_2d: images", text]:
+            for answer in [None] if text is None else ["cartesian_plain: images", text]:
                 connection, _ = listener.accept()
                 with connection:
                     connection.recv(4096)

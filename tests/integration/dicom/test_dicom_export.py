@@ -154,7 +154,7 @@ def test_coil_images_are_series_of_their_own(tmp_path):
 def test_meta_attributes_of_an_image_are_read(tmp_path):
     meta = {"SeriesDescription": "T2* map", "SequenceDescriptionAdditional": "OpenRecon", "ImageComments": "ms & s"
             .replace("&", "&amp;"), "RescaleSlope": 0.1, "RescaleIntercept": -5, "WindowCenter": 40, "WindowWidth": 80,
-            "EchoTime": 7.25, "ImageType": "DERIVED\\PRIMARY\\T2_STAR MAP"}  # fmt: skip
+            "EchoTime": 7.25, "echotrain_trace": 32 * "a", "ImageType": "DERIVED\\PRIMARY\\T2_STAR MAP"}  # fmt: skip
     pixels = numbered((NY, NX))
     path = dicom_files.save(tmp_path / "images.h5", [dicom_files.image(pixels, meta=meta)], dicom_files.header_xml())
     (one,) = dicom_files.export(path, tmp_path / "dicom")
@@ -162,6 +162,9 @@ def test_meta_attributes_of_an_image_are_read(tmp_path):
     np.testing.assert_allclose(dicom_files.values_of(one), pixels * 0.1 - 5, atol=1e-9)
     assert (float(one.WindowCenter), float(one.WindowWidth), float(one.EchoTime)) == (40, 80, 7.25)
     assert list(one.ImageType) == ["DERIVED", "PRIMARY", "T2_STAR MAP"]
+    (by,) = one.ContributingEquipmentSequence
+    assert (by.Manufacturer, by.ContributionDescription) == ("Echotrain", "trace " + 32 * "a")
+    assert by.PurposeOfReferenceCodeSequence[0].CodeMeaning == "Processing Equipment"
 
 
 def test_pixels_that_are_not_what_was_computed_are_told_of(tmp_path):
@@ -195,6 +198,23 @@ def test_the_header_gives_the_sequence_and_the_scanner(tmp_path):
     assert first.Modality == "MR" and first.SOPClassUID == "1.2.840.10008.5.1.4.1.1.4"
     assert first.file_meta.MediaStorageSOPInstanceUID == first.SOPInstanceUID
     assert first.SeriesInstanceUID == second.SeriesInstanceUID and first.SOPInstanceUID != second.SOPInstanceUID
+
+
+@pytest.mark.parametrize("counter", ["set", "contrast", "repetition", "phase", None])
+def test_inversion_times_follow_their_counter(tmp_path, counter):
+    """That of which the header announces as many values; without limits `set`, as t1_map counts them."""
+    limits = f"<encodingLimits><{counter}><minimum>1</minimum><maximum>3</maximum><center>1</center></{counter}></encodingLimits>"
+    xml = dicom_files.header_xml().replace("<flipAngle", "<TI>50</TI><TI>400</TI><TI>900</TI><flipAngle")
+    xml = xml.replace("<encodingLimits/>", limits) if counter else xml
+    first = 1 if counter else 0
+    images = [dicom_files.image(numbered((NY, NX)), image_index=n + 1, **{counter or "set": n + first}) for n in range(3)]
+    path = dicom_files.save(tmp_path / "images.h5", images, xml)
+    got = sorted(dicom_files.export(path, tmp_path / "dicom"), key=lambda one: one.InstanceNumber)
+    assert [float(one.InversionTime) for one in got] == [50, 400, 900]
+    meta = {"DataRole": "Quantitative", "map_quantity": "T1", "map_unit": "ms"}
+    path = dicom_files.save(tmp_path / "map.h5", [dicom_files.image(numbered((NY, NX)), meta=meta)], xml)
+    (one,) = dicom_files.export(path, tmp_path / "map")
+    assert not one.get("InversionTime") and not one.get("EchoTime") and one.RepetitionTime == 500
 
 
 def test_patient_fields_stay_out_unless_they_are_asked_for(tmp_path):

@@ -47,8 +47,8 @@ def with_peers(folder, peers, *arguments):
     pipelines = folder / "pipelines"
     pipelines.mkdir(exist_ok=True)
     peer = ("pipeline:", "dicom: {send_to: pacs}\npipeline:")
-    text = variant("cartesian_2d", peer, ("backend: auto", "backend: cpu"))
-    (pipelines / "to_pacs.yaml").write_text(text.replace("name: cartesian_2d", "name: to_pacs"))
+    text = variant("cartesian_plain", peer, ("backend: auto", "backend: cpu"))
+    (pipelines / "to_pacs.yaml").write_text(text.replace("name: cartesian_plain", "name: to_pacs"))
     log = folder / f"log{len(list(folder.glob('log*')))}"
     log.mkdir()
     given = [part for peer in peers for part in ("--dicom-peers", peer)]
@@ -145,7 +145,7 @@ def test_a_peer_that_takes_multi_frame_objects_gets_one_per_scan(tmp_path, scan,
 def test_send_to_gives_every_scan_to_a_peer_and_patient_fields_are_an_option(tmp_path, scan, pacs):
     server = with_peers(tmp_path, [pacs.peer()], "--dicom-send-to", "pacs", "--dicom-patient")
     before = set(pacs.instances())
-    send(server, scan, tmp_path, "cartesian_2d")
+    send(server, scan, tmp_path, "cartesian_plain")
     new = set(pacs.wait_for(len(before) + FRAMES)) - before
     tags = pacs.get(f"/instances/{next(iter(new))}/simplified-tags")
     assert tags["PatientName"] == "Doe^Jane" and tags["PatientID"] == "P-4711"
@@ -291,7 +291,7 @@ def test_images_go_over_tls_to_a_peer_that_a_root_vouches_for(tmp_path, scan):
 
 def test_a_pipeline_that_names_an_unknown_peer_is_refused(tmp_path, scan, pacs):
     server = with_peers(tmp_path, [pacs.peer()])
-    text = variant("cartesian_2d", ("pipeline:", "dicom: {send_to: [pacs, elsewhere]}\npipeline:"))
+    text = variant("cartesian_plain", ("pipeline:", "dicom: {send_to: [pacs, elsewhere]}\npipeline:"))
     (tmp_path / "mine.yaml").write_text(text)
     done = server.send(scan, tmp_path / "mine.yaml", tmp_path / "images.h5")
     assert done.returncode == 1

@@ -11,6 +11,7 @@ import scans
 import wire
 from pictures import brain, panel, require_picture, tiles
 from programs import SHIPPED, SOURCE, run_client, simulated_scan
+from stopping import MAPS
 
 FOLDER = SOURCE / "docs" / "pictures" / "pipelines"
 HEAD = "--matrix 128 --coils 8"
@@ -44,6 +45,7 @@ def series(images):
 # Options of the simulator, and what is shown of the images [image, channel, z, y, x].
 CASES = {
     "cartesian_2d": (f"--trajectory cartesian {HEAD}", inside),
+    "cartesian_plain": (f"--trajectory cartesian {HEAD}", inside),
     "cartesian_3d": (f"--trajectory cartesian {SLICES}", planes),
     "cartesian_display": (f"--trajectory cartesian {HEAD}", inside),
     "cartesian_edges": (f"--trajectory cartesian {HEAD}", newest),
@@ -53,6 +55,9 @@ CASES = {
                                      "--calibration 24", inside),
     "cartesian_cine": (f"--trajectory cartesian {HEART}", series),
     "cartesian_cine_ecg": (f"--trajectory cartesian {HEART} --gating retrospective --heart-rate 66", series),
+    "cartesian_cine_low_rank": (f"--trajectory cartesian {HEART} --gating free --acceleration 4 --calibration-mode interleaved "
+                                "--sweeps 80 --tr-ms 4 --noise 2", series),  # fmt: skip
+    "lge_psir": (f"--trajectory cartesian {HEAD} --mapping psir", lambda images: newest(images) + 4),
     "cg_sense_cartesian_realtime": (LINES, series),
     "nlinv_cartesian": (LINES, series),
     "epi_2d": (f"--trajectory epi {HEAD} --ramp-us 200 --flat-us 400 --gradient-delay-us 3 --ghost 0.2", inside),
@@ -100,6 +105,17 @@ def test_a_scan(scan, tmp_path, name):
     result = run_client("recon", scan(options), "-c", name, "-o", tmp_path / "images.h5", "--backend", "cpu")
     assert result.returncode == 0, result.stderr
     require_picture(f"pipelines/{name}", panel(shown(scans.read_images(tmp_path / "images.h5")[1])))
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map(scan, tmp_path, name):
+    """The map, and its standard deviations tenfold; refits before the last image are left out."""
+    result = run_client("recon", scan(f"--trajectory cartesian {HEAD} --snr 50 --mapping {MAPS[name]}"), "-c", name, "-o",
+                        tmp_path / "images.h5", "--backend", "cpu")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    value, deviation = (scans.read_images(tmp_path / "images.h5", series)[1][-1, 0, 0] for series in ("image_1", "image_7"))
+    most = np.quantile(value[value > 0], 0.99)
+    require_picture(f"pipelines/{name}", panel(np.hstack([value, 10 * deviation]), 0, most))
 
 
 def images_of(server, name, header, messages):

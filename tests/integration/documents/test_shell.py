@@ -13,7 +13,7 @@ import pytest
 from programs import BIN, SHIPPED
 
 PROGRAMS = ("echotrain", "echotrain-server")
-COMMANDS = ["send", "replay", "convert", "convert-config", "recon", "simulate", "compare", "export", "info", "noise", "verify", "health", "watch"]
+COMMANDS = ["send", "scans", "fetch", "replay", "convert", "convert-config", "recon", "simulate", "compare", "export", "info", "noise", "verify", "health", "watch", "token"]
 PATH = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
 
 

@@ -196,6 +196,40 @@ def test_python_step(tmp_path):
     require_picture("steps/python_step", shown(tmp_path / "windowed.h5"), shown(tmp_path / "plain.h5"))
 
 
+def test_pytorch_step(tmp_path):
+    python = os.environ.get("ECHOTRAIN_TORCH_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import torch, h5py"], capture_output=True).returncode != 0:
+        pytest.skip("PyTorch is not installed (an interpreter that has it: ECHOTRAIN_TORCH_PYTHON)")
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    interpreter = tmp_path / "venv" / "bin" / "python"
+    interpreter.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+    interpreter.chmod(0o755)
+    (tmp_path / "modules").mkdir()  # the package, as pip would install it for steps and for the training
+    (tmp_path / "modules" / "echotrain").symlink_to(SOURCE / "clients" / "python" / "echotrain")
+    said = run_page(PAGES / "pytorch-step.md", tmp_path)
+    noisy, _, denoised = nrmses(said)[:3]
+    assert denoised < 0.75 * noisy, said
+    if os.environ.get("ECHOTRAIN_PICTURES"):  # training differs between machines, by more than rounding
+        require_picture("steps/pytorch_step", *(shown(tmp_path / f"{name}.h5") for name in ("noisy", "denoised")))
+
+
+def test_t1_map(tmp_path):
+    run_page(PAGES / "t1-map.md", tmp_path)
+    series = {number: scans.read_images(tmp_path / "maps.h5", f"image_{number}")[1] for number in (1, 7)}
+    assert [len(each) for each in series.values()] == [1, 1]
+    # Fits of three to seven images; a server that lags behind leaves some out.
+    before = scans.series_of(tmp_path / "maps.h5").count("image_13")
+    assert not before or 1 <= len(scans.read_images(tmp_path / "maps.h5", "image_13")[1]) <= 5
+    t1, deviation = (np.asarray(series[number][0, 0, 0], float) for number in (1, 7))
+    truth = np.asarray(scans.read_array(tmp_path / "scan.h5", "truth_t1"), float)  # 0 near the vials' edges
+    inside = (truth > 0) & (deviation > 0)
+    assert inside.sum() > 0.95 * (truth > 0).sum()
+    # Eight complex images and five real parameters leave 11 degrees of freedom: the median of Student's |t| is 0.70.
+    assert 0.6 < np.median(np.abs(t1 - truth)[inside] / deviation[inside]) < 0.8
+    assert 2 <= len(list((tmp_path / "dicom").glob("*.dcm"))) <= 7
+    require_picture("steps/t1_map", panel(t1, 0, 3000), panel(deviation, 0, 150))
+
+
 def cuda_compiler():
     """That of this build, where it is not on the PATH."""
     found = re.search(r"^CMAKE_CUDA_COMPILER:\w+=(/.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)

@@ -11,18 +11,18 @@ import pytest
 
 import reference
 import scans
-from programs import run_client, simulated_scan, variant
+from programs import plain_variant, run_client, simulated_scan
 
 SCAN = "--trajectory epi --phantom ellipsoids_3d --matrix 48 --ramp-us 150 --flat-us 100 --interleaved"
 FAULTS = "--gradient-delay-us 3.4 --ghost 0.2"
 MULTIBAND = "--multiband 2 --fov-shift 2 --calibration 24 --calibration-mode separate --slices 4 --coils 12"
 
 
-def series(server, folder, backend, options, *changes, pipeline="epi_timeseries"):
+def series(server, folder, backend, options, *changes, pipeline="epi_timeseries", completes=True):
     """Images {(slice, repetition): (head, attributes, magnitudes [y, x])}, the truth [slice, y, x], what was said."""
     scan, config = folder / "scan.h5", folder / "epi.yaml"
     simulated_scan(scan, *SCAN.split(), *options.split())
-    config.write_text(variant(pipeline, ("backend: auto", f"backend: {backend}"), *changes))
+    config.write_text(plain_variant(pipeline, ("backend: auto", f"backend: {backend}"), *changes, completes=completes))
     result = server.send(scan, config, folder / "images.h5")
     assert result.returncode == 0, result.stderr
     heads, pixels = scans.read_images(folder / "images.h5")
@@ -78,7 +78,7 @@ def test_faults_cost_nothing_and_references_come_once(server, backend, tmp_path,
 def test_partial_fourier_is_completed(server, backend, tmp_path):
     options = "--slices 2 --coils 4 --partial-fourier 0.75 --frames 1"
     images, truth, _ = series(server, tmp_path, backend, options)
-    zeros, _, _ = series(server, tmp_path, backend, options, pipeline="epi_2d")
+    zeros, _, _ = series(server, tmp_path, backend, options, completes=False)
     for key, error in errors(images, truth).items():
         assert error < 0.7 * errors(zeros, truth)[key]
 
@@ -114,7 +114,7 @@ def test_simultaneous_slices_without_references_stay_together(server, backend, t
         rows = source["dataset/data"][:]
         group.create_dataset("data", data=rows[rows["head"]["flags"] & calibration == 0], maxshape=(None,))
     config = tmp_path / "epi.yaml"
-    config.write_text(variant("epi_timeseries", ("backend: auto", f"backend: {backend}")))
+    config.write_text(plain_variant("epi_timeseries", ("backend: auto", f"backend: {backend}")))
     result = server.send(cut, config, tmp_path / "images.h5")
     assert result.returncode == 0, result.stderr
     assert "slices of group 0 are not told apart" in result.stderr, result.stderr

@@ -18,7 +18,7 @@ import pytest
 
 import reference
 import scans
-from programs import simulated_scan, variant
+from programs import plain_variant, simulated_scan
 
 RAMP, FLAT, DELAY = 150, 100, 23  # us; DELAY is that of the header: 0.15 of the ramp, rounded
 LATE = 3.4
@@ -109,7 +109,7 @@ def test_each_form_gives_the_image(server, backend, tmp_path, form):
     gradient = (GE_RAMP, GE_FLAT, 1.7) if form in (as_ge, as_ge_real_time) else ()
     scan, changed, config = simulated(tmp_path, *gradient), tmp_path / "changed.h5", tmp_path / "epi.yaml"
     write_as(form, scan, changed)
-    config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}"))
+    config.write_text(plain_variant("epi_2d", ("backend: auto", f"backend: {backend}"))
                       .replace("frame: auto", "trajectory_unit: cycles_per_pixel\nframe: auto"))  # fmt: skip
     result = server.send(changed, config, tmp_path / "images.h5")
     assert result.returncode == 0, result.stderr
@@ -138,7 +138,7 @@ def test_ge_without_ramp_sampling(server, backend, tmp_path, kept):
                 else xml.replace("</trajectory>", "</trajectory>" + text)), rows  # fmt: skip
 
     write_as(form, scan, changed)
-    config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}")))
+    config.write_text(plain_variant("epi_2d", ("backend: auto", f"backend: {backend}")))
     result = server.send(changed, config, tmp_path / "images.h5")
     assert result.returncode == 0, result.stderr
     assert "warning" not in result.stderr.lower(), result.stderr
@@ -164,6 +164,6 @@ def test_what_does_not_fit_is_told(server, backend, tmp_path, change, text):
         group = target.create_group("dataset")
         group.create_dataset("xml", data=[re.sub(change[0], change[1], xml)], dtype=h5py.string_dtype())
         group.create_dataset("data", data=source["dataset/data"][:], maxshape=(None,))
-    config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}")))
+    config.write_text(plain_variant("epi_2d", ("backend: auto", f"backend: {backend}")))
     result = server.send(changed, config, tmp_path / "images.h5")
     assert result.returncode != 0 and text in result.stderr, result.stderr

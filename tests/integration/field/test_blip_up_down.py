@@ -12,7 +12,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import measured, simulated_scan, variant
+from programs import measured, plain_variant, simulated_scan
 
 MATRIX = 64
 OPTIONS = f"--trajectory epi --matrix {MATRIX} --ramp-us 100 --flat-us 200 --coils 4"
@@ -33,7 +33,7 @@ def together(path, *files):
 
 def images_of(server, scan, folder, correction):
     config, images = folder / "epi.yaml", folder / "images.h5"
-    config.write_text(variant("epi_2d", (COMBINE, f"{correction}{COMBINE}")))
+    config.write_text(plain_variant("epi_2d", (COMBINE, f"{correction}{COMBINE}")))
     images.unlink(missing_ok=True)
     result = server.send(scan, config, images)
     assert result.returncode == 0, result.stdout + result.stderr

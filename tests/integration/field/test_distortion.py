@@ -8,7 +8,7 @@ import pytest
 
 import reference
 import scans
-from programs import Server, ends_well, simulated_scan, variant
+from programs import Server, ends_well, plain_variant, simulated_scan
 
 ismrmrd = pytest.importorskip("ismrmrd")
 
@@ -37,7 +37,7 @@ def image_of(server, folder, options, correction=""):
     scan.unlink(missing_ok=True)
     simulated_scan(scan, *OPTIONS.split(), *options.split())
     combine = "  - coil_combine: {method: rss}"
-    config.write_text(variant("epi_2d", (combine, f"{correction}{combine}")) if correction else variant("epi_2d"))
+    config.write_text(plain_variant("epi_2d", (combine, f"{correction}{combine}")) if correction else plain_variant("epi_2d"))
     images = folder / "images.h5"
     images.unlink(missing_ok=True)
     result = server.send(scan, config, images)

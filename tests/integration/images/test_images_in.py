@@ -159,21 +159,21 @@ def test_readouts_and_images_that_a_pipeline_cannot_use_are_told(served):
     pixels = picture("float32", (4, 4))
     reply = through(served, pipeline("image"), [*lines, image(pixels)], xml)
     assert len(reply.images) == 1 and len([t for t in reply.texts if "readouts are left out" in t]) == 1
-    reply = through(served, wire.config_file("cartesian_2d"), [image(pixels), *lines], xml)
+    reply = through(served, wire.config_file("cartesian_plain"), [image(pixels), *lines], xml)
     assert len(reply.images) == 1 and any("has no use for images" in t for t in reply.texts)
 
 
 def test_a_scan_of_the_other_kind_is_refused_at_its_end(served):
     xml = wire.header(scans.header_xml("cartesian", (8, 8, 1), readouts=8))
     lines = [wire.acquisition(np.ones((1, 8)), step1=y) for y in range(8)]
-    for name, sent, words in (("cartesian_2d", [image(picture("float32", (4, 4)))], "the scan has 1 image and no readout"),
+    for name, sent, words in (("cartesian_plain", [image(picture("float32", (4, 4)))], "the scan has 1 image and no readout"),
                               ("images_denoise", lines, "the scan has 8 readouts and no image")):  # fmt: skip
         reply = wire.exchange(served.address, [wire.config_file(name), xml, *sent, wire.close()])
         assert not reply.images and any("bad-data" in t and words in t for t in reply.errors()), reply.texts
 
 
 def test_a_dummy_header_is_for_images_only(served):
-    reply = wire.exchange(served.address, [wire.config_file("cartesian_2d"), DUMMY, wire.close()])
+    reply = wire.exchange(served.address, [wire.config_file("cartesian_plain"), DUMMY, wire.close()])
     assert any("bad-header" in t for t in reply.errors())
 
 

@@ -56,7 +56,7 @@ def test_a_scan_with_additional_configuration(server, kspace, xml):
 
 def test_a_configuration_of_its_own(server, kspace, xml):
     """--config-local FILE."""
-    writes = [*text(b"\x02\x00", variant("cartesian_2d")), *text(b"\x03\x00", xml), *peers.readouts(kspace)]
+    writes = [*text(b"\x02\x00", variant("cartesian_plain")), *text(b"\x03\x00", xml), *peers.readouts(kspace)]
     client, _ = peers.play(server.address, [*writes, peers.CLOSE], peers.Fire())
     check(client.images, kspace)
 

@@ -12,7 +12,7 @@ from balanced import INTERVAL_S, wait_until
 from programs import Server, simulated_scan
 from vitals import in_time
 
-PIPELINE = "cartesian_2d"  # the same bits however its data arrive
+PIPELINE = "cartesian_plain"  # the same bits however its data arrive
 CAPACITIES = (1, 2, 3)
 SLOW = 150  # readouts per second; the scan has 512
 # A loaded machine may need this much for a scan that takes 0.1 s on a free one.

@@ -34,7 +34,7 @@ def truth(kspace):
 @pytest.fixture(scope="module")
 def default_server(tmp_path_factory):
     """For clients that name no pipeline."""
-    yield from ends_well(Server(tmp_path_factory.mktemp("default"), "--default-pipeline", "cartesian_2d", "--backend",
+    yield from ends_well(Server(tmp_path_factory.mktemp("default"), "--default-pipeline", "cartesian_plain", "--backend",
                                 "cpu"))  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def package_images(stream):
     return [item for item in items if isinstance(item, ismrmrd.Image)]
 
 
-@pytest.mark.parametrize("config", ["", "cartesian_2d"], ids=["default_pipeline", "named_config"])
+@pytest.mark.parametrize("config", ["", "cartesian_plain"], ids=["default_pipeline", "named_config"])
 def test_ismrmrd_package_over_a_socket(server, default_server, kspace, truth, config):
     data = package_stream(kspace, config)
     address = server.address if config else default_server.address
@@ -109,9 +109,9 @@ def test_netcat_and_a_half_close(default_server, tmp_path, kspace, truth):
         check([image.data for image in package_images(stream)], truth)
 
 
-@pytest.mark.parametrize("config", ["cartesian_2d", "invertcontrast", "default.xml"])
+@pytest.mark.parametrize("config", ["cartesian_plain", "invertcontrast", "simplefft"])
 def test_config_names_and_aliases(server, scan, truth, config):
-    """The names that stock clients send mean the Cartesian pipeline."""
+    """Names that stock clients send mean the plain Cartesian pipeline."""
     reply = wire.exchange(server.address, scan.stream(wire.config_file(config)))
     assert not reply.errors(), reply.errors()
     check([image.pixels for image in reply.images], truth)
@@ -120,8 +120,8 @@ def test_config_names_and_aliases(server, scan, truth, config):
 def test_fire_padding(server, scan, truth):
     """python-ismrmrd-server counts a NUL at the end of every text; other writers leave garbage after the name's NUL."""
     xml = scan.xml.encode() + b"\0"
-    note = wire.text(b'{"parameters": {"config": "cartesian_2d"}}\0')
-    for config in (wire.config_file("cartesian_2d", b"\0"), wire.config_file("cartesian_2d", b"\xa5")):
+    note = wire.text(b'{"parameters": {"config": "cartesian_plain"}}\0')
+    for config in (wire.config_file("cartesian_plain", b"\0"), wire.config_file("cartesian_plain", b"\xa5")):
         reply = wire.exchange(server.address, [config, wire.header(xml), note, *scan.messages, wire.close()])
         assert not reply.errors(), reply.errors()
         check([image.pixels for image in reply.images], truth)
@@ -129,7 +129,7 @@ def test_fire_padding(server, scan, truth):
 
 @pytest.mark.parametrize("padding", [b"", b"\0", b"\0\0\0\0"])
 def test_config_text_padding(server, scan, truth, padding):
-    pipeline = variant("cartesian_2d", ("name: cartesian_2d", "name: mine"), ("backend: auto", "backend: cpu"))
+    pipeline = variant("cartesian_plain", ("name: cartesian_plain", "name: mine"), ("backend: auto", "backend: cpu"))
     reply = wire.exchange(server.address, scan.stream(wire.config_text(pipeline.encode() + padding)))
     assert not reply.errors(), reply.errors()
     check([image.pixels for image in reply.images], truth)
@@ -138,7 +138,7 @@ def test_config_text_padding(server, scan, truth, padding):
 def test_additional_config_replaces_the_name(server, scan, kspace):
     """FIRE's JSON text after the header may name another pipeline."""
     note = wire.text('{"parameters": {"config": "coils_2d"}}')
-    messages = [wire.config_file("cartesian_2d"), wire.header(scan.xml), note, *scan.messages, wire.close()]
+    messages = [wire.config_file("cartesian_plain"), wire.header(scan.xml), note, *scan.messages, wire.close()]
     reply = wire.exchange(server.address, messages)
     assert not reply.errors(), reply.errors()
     for one, image in zip(kspace, reply.images, strict=True):
@@ -147,7 +147,7 @@ def test_additional_config_replaces_the_name(server, scan, kspace):
 
 def test_half_close_in_the_middle_is_told(server, scan):
     """A client that stops sending without CLOSE gets the whole frames, a text and CLOSE."""
-    messages = [wire.config_file("cartesian_2d"), wire.header(scan.xml), *scan.messages[: MATRIX + 5]]
+    messages = [wire.config_file("cartesian_plain"), wire.header(scan.xml), *scan.messages[: MATRIX + 5]]
     with socket.create_connection(server.address, timeout=30) as connection:
         connection.sendall(b"".join(messages))
         connection.shutdown(socket.SHUT_WR)

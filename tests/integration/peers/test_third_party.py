@@ -48,7 +48,7 @@ def kspaces(heads, data):
 def test_same_image_as_libismrmrd(server, tmp_path, options):
     path = generate(tmp_path, *options)
     config = tmp_path / "pipeline.yaml"
-    text = variant("cartesian_2d", ("backend: auto", "backend: cpu"))
+    text = variant("cartesian_plain", ("backend: auto", "backend: cpu"))
     config.write_text("".join(line for line in text.splitlines(True) if "noise_adjust" not in line))
     result = server.send(path, config, tmp_path / "images.h5")
     assert result.returncode == 0, result.stderr
@@ -94,7 +94,7 @@ def test_noise_scan_whitens(server, tmp_path, noise_dwell_us, bandwidth):
         assert tag in xml
     scan = scans.cartesian(kspace, sample_time_us=5.0)
     noise_readout = wire.acquisition(noise, flags=wire.NOISE, center=0, sample_time_us=noise_dwell_us)
-    config = wire.config_text(variant("cartesian_2d", ("backend: auto", "backend: cpu")))
+    config = wire.config_text(variant("cartesian_plain", ("backend: auto", "backend: cpu")))
     reply = wire.exchange(server.address, [config, wire.header(xml), noise_readout, *scan.messages, wire.close()])
     assert not reply.errors(), reply.errors()
     assert len(reply.images) == REPETITIONS

@@ -24,7 +24,7 @@ from steps import wait_until
 A, B = "127.0.0.1", "127.0.0.2"
 COILS, N = 4, 32
 TOKEN_A, TOKEN_B = "a-token-of-a-host-0001", "a-token-of-a-host-0002"
-SESSION = wire.config_file("cartesian_2d")  # gives one, which long answers need
+SESSION = wire.config_file("cartesian_plain")  # gives one, which long answers need
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_token_is_an_identity_from_any_address(tmp_path):
     assert is_whitened_by(reply, kspace, noise)
     other, _ = image_of(server, A, "1", config=whitening(TOKEN_B))
     assert any("images are NOT whitened" in text for text in other.texts)
-    use_a, use_b = (wire.config_text(f"token: {token}\nuse: cartesian_2d") for token in (TOKEN_A, TOKEN_B))
+    use_a, use_b = (wire.config_text(f"token: {token}\nuse: cartesian_plain") for token in (TOKEN_A, TOKEN_B))
     assert ask(server, B, "echotrain::noise/1", use_a).startswith("known")
     assert ask(server, A, "echotrain::noise/1", use_b) == ask(server, A, "echotrain::noise/1") == "unknown"
     assert server.stop() == 0
@@ -178,7 +178,7 @@ def test_replays_find_what_replays_of_the_same_clients_captures_left(tmp_path):
     def replay(capture):
         def begun():
             try:
-                return json.loads(page(f"replay?capture={capture}&pipeline=cartesian_2d", "POST"))["session"]
+                return json.loads(page(f"replay?capture={capture}&pipeline=cartesian_plain", "POST"))["session"]
             except urllib.error.HTTPError as busy:  # the capture is still open, or the replay before has not ended
                 assert busy.code in (409, 503)
 
@@ -272,7 +272,7 @@ def test_what_clients_pipelines_may_name(tmp_path):
         assert not refusals(TOKEN_A, *gadgets)
     assert not refusals(TOKEN_B, *plain)
     (text,) = refusals("a-token-of-a-host-0003", *plain)
-    assert "client_pipelines is off" in text and "cartesian_2d" in text, text
+    assert "client_pipelines is off" in text and "cartesian_plain" in text, text
     assert server.stop() == 0
 
 

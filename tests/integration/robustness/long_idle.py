@@ -31,7 +31,7 @@ def test_scans_are_not_slowed_down(tmp_path, capsys):
     witness = Witness(server)
     rng = np.random.default_rng(2)
     kspace = rng.standard_normal((24, 8, 192, 192, 2)).astype(np.float32).view(np.complex64)[..., 0]
-    stream = b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_2d")))
+    stream = b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_plain")))
     truth = bits(wire.parse(talk(server.address, stream)).images)
     slowest = {False: [], True: []}
     with ThreadPoolExecutor(SCANNING) as pool:

@@ -34,7 +34,7 @@ if BACKEND == "cuda":
     FLAT["GPU MiB"] = (0.05, 4)
 
 SCANS = {  # name: (pipeline, simulation, whether the bits are the same however readouts come)
-    "cartesian": ("cartesian_2d", "cartesian --matrix 64 --coils 4 --frames 3", True),
+    "cartesian": ("cartesian_plain", "cartesian --matrix 64 --coils 4 --frames 3", True),
     "radial": ("radial_2d", "golden_radial --matrix 48 --coils 4 --readouts 70 --frames 3", False),
     "realtime": ("radial_realtime", "golden_radial --matrix 48 --coils 2 --readouts 150 --frames 1", False),
     "spiral": ("spiral_2d", "spiral --matrix 48 --coils 3 --frames 2", False),

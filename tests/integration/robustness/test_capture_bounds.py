@@ -107,41 +107,41 @@ def captures(folder):
 def test_an_address_that_is_not_allowed_writes_nothing(start, tmp_path):
     server = start("--allow", "127.0.0.1/32")
     disk = Disk(server, tmp_path / "captures")
-    for opening in (b"", b"".join(scan().stream(wire.config_file("cartesian_2d"))[:-1])):
+    for opening in (b"", b"".join(scan().stream(wire.config_file("cartesian_plain"))[:-1])):
         peer, _ = flood(server, opening, 48, "127.0.0.2")
         time.sleep(0.2)
         peer.close()
     assert disk.most() < NOISE
     assert "not-allowed" in server.text()
-    serves(server, scan().stream(wire.config_file("cartesian_2d")))
+    serves(server, scan().stream(wire.config_file("cartesian_plain")))
 
 
 def test_a_peer_without_a_token_writes_nothing(start, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("0123456789abcdef\n")
-    server = start("--token-file", tokens, "--default-pipeline", "cartesian_2d")
+    server = start("--token-file", tokens, "--default-pipeline", "cartesian_plain")
     disk = Disk(server, tmp_path / "captures")
     rest = scan().stream(b"")[1:-1]
     texts = wire.text("x" * (MIB - 100)) * 40
     for opening in (
-        b"".join([wire.config_file("cartesian_2d"), *rest]),
-        b"".join([wire.config_text("token: fedcba9876543210\nuse: cartesian_2d"), *rest]),
+        b"".join([wire.config_file("cartesian_plain"), *rest]),
+        b"".join([wire.config_text("token: fedcba9876543210\nuse: cartesian_plain"), *rest]),
         b"".join(rest),
-        wire.config_text("token: fedcba9876543210\nuse: cartesian_2d") + b"\xff" * 1000,
+        wire.config_text("token: fedcba9876543210\nuse: cartesian_plain") + b"\xff" * 1000,
         texts,  # before any configuration
-        wire.config_file("cartesian_2d") + texts,
+        wire.config_file("cartesian_plain") + texts,
     ):
         peer, _ = flood(server, opening, 48)
         time.sleep(0.2)
         peer.close()
     assert disk.most() < NOISE
     wait_until(lambda: not captures(tmp_path), what="an empty folder")
-    serves(server, scan().stream(wire.config_text("token: 0123456789abcdef\nuse: cartesian_2d")))
+    serves(server, scan().stream(wire.config_text("token: 0123456789abcdef\nuse: cartesian_plain")))
 
 
 def test_a_client_for_whom_there_is_no_place_writes_nothing(start, tmp_path):
     server = start("--cpu-scans", 1, "--max-waiting", 1, "--pause-s", 600)
-    opening = b"".join(scan().stream(wire.config_file("cartesian_2d"))[:4])
+    opening = b"".join(scan().stream(wire.config_file("cartesian_plain"))[:4])
     flood(server, opening, 0)
     server.wait_for("config: pipeline")
     wait_until(lambda: len(captures(tmp_path)) == 1, what="the first scan")
@@ -158,11 +158,11 @@ def test_a_client_for_whom_there_is_no_place_writes_nothing(start, tmp_path):
 def test_what_a_waiting_client_sends_is_bounded(start, tmp_path):
     """Beyond the bound TCP holds it back; it loses nothing and its scan is done when there is a place."""
     server = start("--cpu-scans", 1, "--capture-waiting-mib", 16, "--pause-s", 600)
-    holder, _ = flood(server, b"".join(scan().stream(wire.config_file("cartesian_2d"))[:4]), 0)
+    holder, _ = flood(server, b"".join(scan().stream(wire.config_file("cartesian_plain"))[:4]), 0)
     wait_until(lambda: len(captures(tmp_path)) == 1, what="the first scan")
     disk = Disk(server, tmp_path / "captures")
     scan_of_64 = scan(frames=32, seed=4)
-    stream = b"".join(scan_of_64.stream(wire.config_file("cartesian_2d")))
+    stream = b"".join(scan_of_64.stream(wire.config_file("cartesian_plain")))
     with socket.create_connection(server.address, timeout=30) as peer:
         peer.settimeout(1)
         sent, before = 0, -1
@@ -193,7 +193,7 @@ def test_what_a_waiting_client_sends_is_bounded(start, tmp_path):
 def test_a_capture_has_a_bound(start, tmp_path, when_full):
     server = start("--capture-max-mib", 3, "--capture-when-full", when_full)
     disk = Disk(server, tmp_path / "captures")
-    stream = b"".join(scan(frames=4).stream(wire.config_file("cartesian_2d")))
+    stream = b"".join(scan(frames=4).stream(wire.config_file("cartesian_plain")))
     reply = wire.exchange(server.address, [stream])
     (capture,) = captures(tmp_path)
     assert disk.most() < 3 * MIB + NOISE
@@ -210,7 +210,7 @@ def test_a_capture_has_a_bound(start, tmp_path, when_full):
 def test_space_stays_free(start, tmp_path):
     server = start("--capture-reserve-mib", 1 << 30)  # more than there is
     disk = Disk(server, tmp_path / "captures")
-    reply = wire.exchange(server.address, scan().stream(wire.config_file("cartesian_2d")))
+    reply = wire.exchange(server.address, scan().stream(wire.config_file("cartesian_plain")))
     assert len(reply.images) == 1
     assert any("capture.reserve_mib = 1073741824 stay free" in text for text in reply.texts), reply.texts
     assert disk.most() < NOISE

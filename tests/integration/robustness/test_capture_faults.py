@@ -20,7 +20,7 @@ FRAMES, COILS, MATRIX = 4, 8, 128
 def stream():
     rng = np.random.default_rng(8)
     kspace = rng.standard_normal((FRAMES, COILS, MATRIX, MATRIX, 2)).astype("<f4").view("<c8")[..., 0]
-    return b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_2d")))  # 4.2 MiB
+    return b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_plain")))  # 4.2 MiB
 
 
 @pytest.fixture(params=["stop_capture", "end_session"])

@@ -33,7 +33,7 @@ def server(tmp_path_factory):
     options = [*itertools.chain(*((f"--{name}-timeout-s", value) for name, value in limits.items()))]
     options += ["--queue-mib", 1, "--spare-memory-s", 0.5]
     options += ["--python", sys.executable, "--python-modules", steps.MODULES, "--python-memory-mib", 256,
-                "--client-pipelines", "all"]
+                "--python-warm", 0, "--client-pipelines", "all"]
     yield from ends_well(Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *KEEPS_NONE, *options))
 
 

@@ -110,7 +110,7 @@ def test_memory_runs_out(tmp_path, twin):
     witness = Witness(server)
     rng = np.random.default_rng(1)
     kspace = rng.standard_normal((1, 32, 512, 512, 2)).astype(np.float32).view(np.complex64)[..., 0]  # 64 MiB
-    stream = b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_2d")))
+    stream = b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_plain")))
     truth = bits(wire.parse(talk(twin.address, stream)).images)
     unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_AS)
     refused = 0

@@ -43,7 +43,7 @@ def witness(server):
 def cartesian(size):
     rng = np.random.default_rng(size)
     kspace = rng.standard_normal((2, 3, size, size, 2)).astype(np.float32).view(np.complex64)[..., 0]
-    return scans.cartesian(kspace).stream(wire.config_file("cartesian_2d"))
+    return scans.cartesian(kspace).stream(wire.config_file("cartesian_plain"))
 
 
 def radial(pipeline):

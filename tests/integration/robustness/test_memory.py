@@ -92,7 +92,7 @@ def test_headers_are_within_the_budget(make_server):
     xml = scans.header_xml("cartesian", (16, 16, 1), readouts=16).encode().replace(b"</ismrmrdHeader>", filler) + (
         b"</ismrmrdHeader>"
     )
-    start = wire.config_file("cartesian_2d") + wire.header(xml)
+    start = wire.config_file("cartesian_plain") + wire.header(xml)
     assert len(start) < MIB
     connections = []
     for _ in range(40):
@@ -106,7 +106,7 @@ def test_headers_are_within_the_budget(make_server):
             connection.shutdown(socket.SHUT_RDWR)  # ends its thread's sendall()
         connection.close()
     wait_until(lambda: not stopping.sessions(server), 30, "the end of all sessions")
-    giant = wire.config_file("cartesian_2d") + struct.pack("<HI", wire.HEADER, 16 * MIB) + bytes(4096)
+    giant = wire.config_file("cartesian_plain") + struct.pack("<HI", wire.HEADER, 16 * MIB) + bytes(4096)
     assert "bad-header" in "".join(wire.parse(talk(server.address, giant)).errors())
 
 
@@ -118,7 +118,7 @@ def test_one_client_does_not_end_the_scans_of_another(make_server):
     hostiles = [from_address(server, "127.0.0.2", hostile) for _ in range(3)]
     time.sleep(0.5)
     messages = scans.cartesian(trajectories.noise(np.random.default_rng(1), 1, 8, 160, 160)).stream(
-        wire.config_file("cartesian_2d")
+        wire.config_file("cartesian_plain")
     )
     for _ in range(38):
         reply = wire.exchange(server.address, messages)
@@ -137,7 +137,7 @@ def test_a_scan_that_does_not_fit_waits_and_is_told_so(make_server):
     second = from_address(server, "127.0.0.2", start)
     assert b"waiting for memory, 107 MiB" in second.recv(1000)
     assert metrics(server)["echotrain_memory_taken_bytes"] < 128 * MIB
-    small = small_scan()[0].stream(wire.config_file("cartesian_2d"))
+    small = small_scan()[0].stream(wire.config_file("cartesian_plain"))
     assert len(wire.exchange(server.address, small).images) == 2, "who waits for his own holds up nobody else"
     third = from_address(server, "127.0.0.3", start)
     wait_until(lambda: metrics(server)["echotrain_memory_taken_bytes"] > 192 * MIB, what="the third reservation")
@@ -316,7 +316,7 @@ def test_pages_that_few_blocks_keep_are_within_the_budget(make_server):
         except OSError:  # it has ended the scan
             pass
         time.sleep(0.25)
-    small = small_scan()[0].stream(wire.config_file("cartesian_2d"))
+    small = small_scan()[0].stream(wire.config_file("cartesian_plain"))
     wait_until(lambda: len(wire.exchange(server.address, small).images) == 2, what="memory for others")
     peak = vitals.peak()
     for connection in connections:
@@ -401,7 +401,7 @@ def test_input_of_one_address_leaves_others_memory_to_borrow(make_server):
     connections, left = flood(server, 6, minutes_of_computing(), readouts)
     assert all(left), "the test sends more than the server holds"
     kspace = trajectories.noise(np.random.default_rng(1), 1, 64, 128, 128)
-    small = scans.cartesian(kspace).stream(wire.config_file("cartesian_2d"))
+    small = scans.cartesian(kspace).stream(wire.config_file("cartesian_plain"))
     for source in 3 * ["127.0.0.3"] + ["127.0.0.2"]:  # the flood's address, too: an idle pipeline gets its readouts
         reply = wire.exchange(server.address, small, source=source)
         assert not reply.errors() and len(reply.images) == 1, (source, reply.texts)

@@ -77,16 +77,16 @@ def check(reply, metric, kind, least_images=1):
 
 
 @pytest.mark.parametrize("size", [1e30, 1e38])
-@pytest.mark.parametrize("config", ["cartesian_2d", "radial_2d"])
+@pytest.mark.parametrize("config", ["cartesian_plain", "radial_2d"])
 def test_values_beyond_single_precision(own_server, config, size):
-    scan = cartesian(size) if config == "cartesian_2d" else radial(size)
+    scan = cartesian(size) if config == "cartesian_plain" else radial(size)
     reply, metric = exchange(own_server, config, scan)
     numbers = check(reply, metric, "not_finite")
     for image, number in zip(reply.images, numbers):
         assert number == np.count_nonzero(~np.isfinite(image.pixels))
 
 
-@pytest.mark.parametrize("config", ["cartesian_2d", "cartesian_display", "radial_2d"])
+@pytest.mark.parametrize("config", ["cartesian_plain", "cartesian_display", "radial_2d"])
 def test_values_below_single_precision(own_server, config):
     reply, metric = exchange(own_server, config, radial(1e-42) if config == "radial_2d" else cartesian(1e-42))
     numbers = check(reply, metric, "all_zero")
@@ -111,7 +111,7 @@ def test_display_images_beyond_the_scale_of_the_first(own_server):
         assert number == np.count_nonzero(image.pixels == 65535)
 
 
-@pytest.mark.parametrize("config", ["cartesian_2d", "cartesian_display", "radial_2d"])
+@pytest.mark.parametrize("config", ["cartesian_plain", "cartesian_display", "radial_2d"])
 def test_ordinary_values_say_nothing(own_server, config):
     reply, metric = exchange(own_server, config, radial(1) if config == "radial_2d" else cartesian(1))
     assert reply.images and not any(metric.values())

@@ -31,7 +31,7 @@ def test_every_step_is_taken_and_gives_its_images(tmp_path, backend):
     taken, all_steps = server.wait_for(DONE, 60).groups()
     lines = re.findall(r"warm-up: (\S+) on (\w+) \d+, [\d.]+ ms(.*)", server.text())
     assert taken == all_steps == str(len(lines))
-    assert {name for name, *_ in lines} >= {"cartesian_2d", "cartesian_grappa", "epi_2d", "radial_2d", "cg_sense_2d"}
+    assert {name for name, *_ in lines} >= {"cartesian_plain", "cartesian_grappa", "epi_2d", "radial_2d", "cg_sense_2d"}
     assert {place for _, place, _ in lines} == {backend}
     assert [line for line in lines if line[2]] == []
     assert server.stop() == 0

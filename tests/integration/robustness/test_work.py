@@ -36,7 +36,7 @@ def cost(server, messages):
 def opening(count):
     """Readouts that each open a frame: slice and contrast count, nothing ever ends."""
     first = wire.acquisition(np.ones((1, 1)), step1=0)
-    messages = [wire.config_file("cartesian_2d"), wire.header(scans.header_xml("cartesian", (1, 4, 1), readouts=4))]
+    messages = [wire.config_file("cartesian_plain"), wire.header(scans.header_xml("cartesian", (1, 4, 1), readouts=4))]
     for i in range(count):
         messages.append(wire.changed(first, slice=i % 256, contrast=i // 256))
     return [*messages, wire.close()]
@@ -92,7 +92,7 @@ def image_of_role(role):
 def test_log_lines_of_a_session_are_bounded(own_server):
     """20,000 images of as many roles, each of which the log would like to name."""
     before = own_server.text().count("\n")
-    messages = [wire.config_file("cartesian_2d"), wire.header(scans.header_xml("cartesian", (8, 8, 1)))]
+    messages = [wire.config_file("cartesian_plain"), wire.header(scans.header_xml("cartesian", (8, 8, 1)))]
     messages += [image_of_role(f"role{i}") for i in range(20000)]
     reply, _ = cost(own_server, [*messages, wire.close()])
     assert own_server.text().count("\n") - before < 300
@@ -104,7 +104,7 @@ def test_nothing_unseen_reaches_the_log(own_server):
     does not allow."""
     unseen = [chr(c) for c in range(0x80, 0x110000) if unicodedata.category(chr(c)) in ("Cc", "Cf", "Zl", "Zp")]
     assert "\u202e" in unseen and "\u2028" in unseen
-    messages = [wire.config_file("cartesian_2d"), wire.header(scans.header_xml("cartesian", (8, 8, 1)))]
+    messages = [wire.config_file("cartesian_plain"), wire.header(scans.header_xml("cartesian", (8, 8, 1)))]
     messages += [image_of_role("gnp" + "".join(unseen[i : i + 8]) + "exe") for i in range(0, len(unseen), 8)]
     messages += [wire.text("a\u202egnp.exe\u2028INFO forged"), wire.close()]
     reply, _ = cost(own_server, messages)

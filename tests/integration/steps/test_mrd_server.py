@@ -36,7 +36,7 @@ def test_another_server_reconstructs(pair):
     near, address = pair
     kspace = [steps.random_kspace(seed) for seed in range(3)]
     messages = [m for i, each in enumerate(kspace) for m in steps.readouts(each, i)]
-    step = f"mrd_server: {{address: '{address}', config: cartesian_2d}}"
+    step = f"mrd_server: {{address: '{address}', config: cartesian_plain}}"
     for chain in ((step,), ("noise_adjust", step)):
         reply = scan(near, chain, messages)
         assert not reply.errors() and len(reply.images) == 3, reply

@@ -61,7 +61,7 @@ def plant(server):
     """Fills slabs, arrays, images and a step's memory with the pattern, through several kinds of scans."""
     for coils, matrix, frames in ((8, 128, 2), (2, 32, 4), (1, 256, 1)):
         scan = scans.cartesian(planted(coils, matrix, frames))
-        for config in (wire.config_file("cartesian_2d"), wire.config_file("cg_sense_cartesian_realtime")):
+        for config in (wire.config_file("cartesian_plain"), wire.config_file("cg_sense_cartesian_realtime")):
             assert wire.parse(talk(server.address, b"".join(scan.stream(config)))).images
     for size in (64, 256):
         body = images(4, size)
@@ -88,7 +88,7 @@ def test_scans_with_missing_lines_show_zeros(server, matrix, coils):
         kspace = sent_by_b(matrix, coils, sorted(set(lines)), round_)
         scan = scans.cartesian(kspace)
         scan.messages = [scan.messages[y] for y in sorted(set(lines))]
-        text = variant("cartesian_2d", ("backend: auto", "backend: cpu"), ("method: rss", "method: none"),
+        text = variant("cartesian_plain", ("backend: auto", "backend: cpu"), ("method: rss", "method: none"),
                        ("component: magnitude", "component: complex"))  # fmt: skip
         stream = b"".join(scan.stream(wire.config_text(text)))
         received = talk(server.address, stream)
@@ -117,7 +117,7 @@ def test_a_message_that_ends_early_shows_nothing_of_its_slab(server):
     """What has not come of a readout is never read: neither by the scan nor by its capture."""
     plant(server)
     kspace = sent_by_b(64, 4, range(64), 1)
-    stream = b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_2d")))
+    stream = b"".join(scans.cartesian(kspace).stream(wire.config_file("cartesian_plain")))
     for cut in (10_000, 40_001, len(stream) // 2 + 77):
         received = talk_and_stop(server, stream[:cut])
         assert PATTERN not in received

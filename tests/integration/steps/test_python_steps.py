@@ -22,7 +22,8 @@ IMAGES = ("cartesian_kspace", "fft: {direction: inverse}", "coil_combine: {metho
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    yield from ends_well(steps.start_server(tmp_path_factory.mktemp("steps"), "--python-memory-mib", "512"))
+    yield from ends_well(steps.start_server(tmp_path_factory.mktemp("steps"), "--python-memory-mib", "512",
+                                            "--python-write", tmp_path_factory.getbasetemp()))  # fmt: skip
 
 
 def scan(server, pipeline, messages, header=None):

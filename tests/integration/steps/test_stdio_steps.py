@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import wire
 from programs import BIN
 
 COMMAND = [BIN / "echotrain-server", "--stdio", "--backend", "cpu", "--python", sys.executable, "--python-modules",
-           steps.MODULES, "--client-pipelines", "all"]  # fmt: skip
+           steps.MODULES, "--client-pipelines", "all", "--python-write", tempfile.gettempdir()]  # fmt: skip
 
 
 def run(*messages):

@@ -162,7 +162,7 @@ def main(folder, packages):
         modules.mkdir()
         bring(folder, packages, modules)
         os.chdir(place)  # where modules of ours write their files
-        server = steps.start_server(place, modules=modules, python=PYTHON)
+        server = steps.start_server(place, "--python-write", "/tmp", modules=modules, python=PYTHON)
         theirs = Theirs(modules, log)
         try:
             for module, kind, data, parameters in itertools.chain(of_fire(), of_packages() if packages else ()):

@@ -65,6 +65,20 @@ class Page:
             assert time.monotonic() < end, f"waited too long for {what}; the page says: {self.text('body')}"
             time.sleep(0.03)
 
+    def look(self, width, theme, height=900):
+        """A window of this width on a machine with a light or dark theme."""
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                    {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})  # fmt: skip
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
+
+    def usual_look(self):
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    def fits(self):
+        """Whether nothing makes the page wider than its window."""
+        return self.script("return document.documentElement.scrollWidth <= window.innerWidth")
+
     def shot(self, name):
         self.driver.save_screenshot(str(self.shots / f"{name}.png"))
 

@@ -36,6 +36,8 @@ class Proxy:
 
     with Proxy(server.address, up=Fault(fragment=1)) as proxy:
         wire.exchange(proxy.address, messages)
+
+    cut() ends all connections, at the moment when it is called; `target` may change meanwhile.
     """
 
     def __init__(self, target, up=Fault(), down=Fault(), receive_buffer=0):
@@ -47,6 +49,17 @@ class Proxy:
         self.loop = asyncio.new_event_loop()
         self.main = self.loop.create_task(self._accept())
         self.thread = threading.Thread(target=self._run, daemon=True)
+        self.connections, self.resets = set(), False
+
+    def cut(self, reset):
+        """Ends all connections, with RST or FIN, and with what the proxy has taken of their bytes so far."""
+
+        def end():
+            self.resets = reset
+            for task in self.connections:
+                task.cancel()
+
+        self.loop.call_soon_threadsafe(end)
 
     def __enter__(self):
         self.thread.start()
@@ -67,17 +80,16 @@ class Proxy:
             self.listener.close()
 
     async def _accept(self):
-        connections = set()
         try:
             while True:
                 client, _ = await self.loop.sock_accept(self.listener)
                 task = self.loop.create_task(self._forward(client))
-                connections.add(task)
-                task.add_done_callback(connections.discard)
+                self.connections.add(task)
+                task.add_done_callback(self.connections.discard)
         finally:
-            for task in connections:
+            for task in self.connections:
                 task.cancel()
-            await asyncio.gather(*connections, return_exceptions=True)
+            await asyncio.gather(*self.connections, return_exceptions=True)
 
     async def _forward(self, client):
         with client, socket.socket() as server:
@@ -85,7 +97,10 @@ class Proxy:
                 server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
             server.setblocking(False)
             client.setblocking(False)
-            await self.loop.sock_connect(server, self.target)
+            try:
+                await self.loop.sock_connect(server, self.target)
+            except OSError:  # nobody is there: the client sees that by the end of its connection
+                return
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             pumps = [
@@ -97,6 +112,10 @@ class Proxy:
             except OSError:  # one side is gone, so the other one is told in the same way
                 for one in (client, server):
                     linger_zero(one)
+            except asyncio.CancelledError:
+                for one in (client, server) if self.resets else ():
+                    linger_zero(one)
+                raise
             finally:
                 for pump in pumps:
                     pump.cancel()

@@ -69,7 +69,7 @@ class Witness:
     def __init__(self, server, warm_up=5):
         self.server, self.vitals = server, Vitals(server)
         self.scan, kspace = small_scan()
-        self.messages = self.scan.stream(wire.config_file("cartesian_2d"))
+        self.messages = self.scan.stream(wire.config_file("cartesian_plain"))
         self.stream = b"".join(self.messages)
         self.truth = bits(wire.exchange(server.address, self.messages).images)
         for image, one in zip(self.truth, kspace, strict=True):

@@ -31,7 +31,7 @@ class Clients:
     def __init__(self, server, rng):
         shape = (FRAMES, COILS, MATRIX, MATRIX, 2)
         scan = scans.cartesian(rng.standard_normal(shape).astype("<f4").view("<c8")[..., 0])
-        self.opening = wire.config_file("cartesian_2d") + wire.header(scan.xml)
+        self.opening = wire.config_file("cartesian_plain") + wire.header(scan.xml)
         self.data = b"".join(scan.messages)
         self.server, self.begun, self.acknowledged, self.failure = server, 0, [], None
         self.thread = threading.Thread(target=self.send_all, daemon=True)
@@ -168,7 +168,7 @@ class Stores:
             about += "<patientPosition>HFS</patientPosition></measurementInformation>"
             begin = "<acquisitionSystemInformation>"
             xml = self.scan.xml.replace(begin, about + begin)
-            opening = [wire.config_file("cartesian_2d"), wire.header(xml), wire.acquisition(noise, flags=wire.NOISE)]
+            opening = [wire.config_file("cartesian_plain"), wire.header(xml), wire.acquisition(noise, flags=wire.NOISE)]
             try:
                 reply = wire.exchange(server.address, [*opening, *self.scan.messages, wire.close()], 20)
             except (OSError, AssertionError):  # the server is gone; a reply without its end is an AssertionError
@@ -215,7 +215,7 @@ class Stores:
         """Asks for the newest: others have been asked for before."""
         for name in list(self.kept)[-most:]:
             question = wire.query(f"echotrain::noise_matrix/{name}")
-            messages = [wire.config_file("cartesian_2d"), question, wire.close()]
+            messages = [wire.config_file("cartesian_plain"), question, wire.close()]
             ((_, text),) = wire.exchange(server.address, messages).responses
             assert text.startswith(f"coils {self.coils} samples {NOISE} "), (name, text[:200])
             rows = [np.array(line.split(), float) for line in text.splitlines()[1 + self.coils :]]

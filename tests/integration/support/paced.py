@@ -61,7 +61,7 @@ def real_time(frames, matrix=256, coils=16, window=55, stride=5):
 def cine(kspace):
     """kspace: [repetition, coil, y, x]; an image after each repetition."""
     lines = kspace.shape[2]
-    messages = scans.cartesian(kspace).stream(wire.config_file("cartesian_2d"))
+    messages = scans.cartesian(kspace).stream(wire.config_file("cartesian_plain"))
     return Paced(messages, [lines * (i + 1) - 1 for i in range(len(kspace))])
 
 

@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(os.environ.get("ECHOTRAIN_SOURCE_DIR") or pathlib.Path(__f
 BIN = pathlib.Path(os.environ.get("ECHOTRAIN_BIN_DIR") or SOURCE / "build" / "bin")
 SHIPPED = SOURCE / "config" / "pipelines"
 DATA = pathlib.Path(os.environ.get("ECHOTRAIN_DATA") or SOURCE.parent / "shared" / "data")
-ADDRESS = re.compile(r"listening on (\S+):(\d+)")
+ADDRESS = re.compile(r"listening on ([^\s\"]+?):(\d+)(?=\s|\")")
 
 
 def measured(name):
@@ -74,6 +74,20 @@ def variant(name, *changes):
     return text
 
 
+def plain_variant(name, *changes, completes=False):
+    """`variant` of a finished pipeline without what finishes its images: coils by the root of the sum of squares, nothing
+    completed, turned or scaled, so that values are those of the formulas. completes: partial Fourier is completed, and
+    coils are joined with their phase, which that needs."""
+    text = re.sub(r"(?m)^  - (intensity|orient|scale)\b.*\n", "", variant(name))
+    if not completes:
+        text = text.replace("coil_combine: {method: adaptive}", "coil_combine: {method: rss}")
+        text = re.sub(r"(?m)^  - partial_fourier\b.*\n", "", text)
+    for old, new in changes:
+        assert old in text, f"{name}.yaml has no '{old}'"
+        text = text.replace(old, new)
+    return text
+
+
 def raw_coils(name, backend="cpu"):
     """A shipped pipeline that gives complex coil images."""
     return variant(
@@ -110,7 +124,7 @@ class Server:
         found = self.wait_for(ADDRESS)
         self.host, self.port = found[1], int(found[2])
         self.address = (self.host, self.port)
-        admin = re.search(r"admin on (\S+):(\d+)", self.text())
+        admin = re.search(ADDRESS.pattern.replace("listening", "admin"), self.text())
         self.admin = (admin[1], int(admin[2])) if admin else None
 
     def text(self):

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-from programs import SOURCE, simulated_scan, variant
+from programs import BIN, SOURCE, simulated_scan, variant
 
 PACKAGE = SOURCE / "clients" / "python"
 sys.path.insert(0, str(PACKAGE))
@@ -15,7 +15,8 @@ import echotrain  # noqa: E402,F401
 
 def environment():
     """The environment for processes that import the client."""
-    return {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
+    local = {"ECHOTRAIN_SERVER": str(BIN / "echotrain-server")}
+    return {**os.environ, **local, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def noise(*shape, seed=1):

@@ -132,6 +132,12 @@ def read_images(path, series="image_1", group="dataset"):
     return heads, pixels
 
 
+def series_of(path, group="dataset"):
+    """The names of the groups that hold images."""
+    with h5py.File(path) as file:
+        return [name for name, each in file[group].items() if name.startswith("image_") and "data" in each]
+
+
 def read_array(path, name, group="dataset"):
     with h5py.File(path) as file:
         values = file[group][name][:]

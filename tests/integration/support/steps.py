@@ -34,9 +34,10 @@ def header(n=N):
     return wire.header(XML.format(n=n, last=n - 1, half=n // 2))
 
 
-def start_server(folder, *arguments, modules=MODULES, python=sys.executable, **more):
-    return Server(folder, "--python", python, "--python-modules", modules, "--backend", "cpu",
-                  "--client-pipelines", "all", *arguments,
+def start_server(folder, *arguments, modules=MODULES, python=sys.executable, warm=0, **more):
+    """Tests see by files in pytest's folder what their modules do."""
+    return Server(folder, "--python", python, "--python-modules", modules, "--backend", "cpu", "--python-write", folder,
+                  "--client-pipelines", "all", "--python-warm", str(warm), *arguments,
                   **more)  # fmt: skip
 
 

@@ -101,6 +101,8 @@ def simulated(folder, name, *options):
 
 
 HEART = ("--trajectory", "cartesian", "--motion", "cardiac")
+MAPS = {"t1_ir": "inversion_recovery", "t1_molli": "molli", "t1_sasha": "saturation", "t2_map": "spin_echo",
+        "t2star_map": "multi_echo", "adc_map": "diffusion"}  # fmt: skip
 WAVES = ("--modality", "ultrasound", "--phantom", "speckle")
 
 
@@ -110,7 +112,7 @@ def shipped_scan(name, folder, large):
     def by_name(messages):
         return stream(wire.config_file(name), messages)
 
-    if name in ("cartesian_2d", "cartesian_display", "cartesian_edges", "cartesian_magnitude_phase",
+    if name in ("cartesian_2d", "cartesian_plain", "cartesian_display", "cartesian_edges", "cartesian_magnitude_phase",
                 "cartesian_and_images"):  # fmt: skip
         return by_name(cartesian(1536, 16) if large else cartesian(256, 8, 4))
     if name == "cartesian_grappa":
@@ -127,10 +129,16 @@ def shipped_scan(name, folder, large):
         size = ("--matrix", 192 if large else 64, "--coils", 32 if large else 8, "--slices", 2)
         left_out = ("--acceleration", 2, "--calibration", 24, "--calibration-mode", "separate")
         return simulated(folder, name, "--trajectory", "epi", *size, *left_out)
+    if name in MAPS or name == "lge_psir":
+        size = ("--matrix", 384 if large else 96, "--coils", 8 if large else 4)
+        return simulated(folder, name, "--trajectory", "cartesian", *size, "--mapping", MAPS.get(name, "psir"))
     if name == "cartesian_3d":
         return by_name(cartesian(224, 4, planes=224) if large else cartesian(64, 4, planes=64))
     if name == "cartesian_cine":
         return simulated(folder, name, *HEART, "--matrix", 256 if large else 64, "--coils", 16 if large else 2)
+    if name == "cartesian_cine_low_rank":
+        left_out = ("--gating", "retrospective", "--acceleration", 3, "--calibration-mode", "interleaved")
+        return simulated(folder, name, *HEART, *left_out, "--matrix", 160 if large else 48, "--coils", 4)
     if name == "cartesian_cine_ecg":
         gating = ("--gating", "retrospective")
         return simulated(folder, name, *HEART, *gating, "--matrix", 192 if large else 64, "--coils", 4)
@@ -194,7 +202,7 @@ LEFT_OUT = ("--acceleration", 2, "--calibration", 16, "--matrix", 48, "--coils",
 RADIAL = (32, 2, 4, 60, 64)  # matrix, dimensions, coils, spokes, samples
 # One pipeline of each family, and what makes a small scan for it.
 FAMILIES = {
-    "cartesian_2d": _sent(cartesian, 32, 2, 2),
+    "cartesian_plain": _sent(cartesian, 32, 2, 2),
     "cartesian_grappa": _made_by("--trajectory", "cartesian", *LEFT_OUT),
     "cartesian_sense": _made_by("--trajectory", "cartesian", *LEFT_OUT),
     "cartesian_compressed_sensing": _made_by("--trajectory", "cartesian", *LEFT_OUT),
