@@ -3,9 +3,9 @@
     ECHOTRAIN_DATA=../shared/data python3 tests/bench/measured_pictures.py build/bin/echotrain docs
 
 Only of data whose licence allows it (docs/data.md). MRI: the gradient-echo phantom and the 16-channel head coil's
-slice (cartesian_2d with `resize` to 256 x 256), and the middle of the lung's volume (kooshball_3d, likewise).
+slice (cartesian_plain with `resize` to 256 x 256), and the middle of the lung's volume (kooshball_3d, likewise).
 Ultrasound: a frame of the disc (ultrasound_plane_wave, 30 dB), and beside it the B-mode of another program that comes
-with the data. Edges: the simulated phantom and the gradient-echo one, before (cartesian_2d) and after Sobel's operator
+with the data. Edges: the simulated phantom and the gradient-echo one, before (cartesian_plain) and after Sobel's operator
 (cartesian_edges). Needs scipy.
 """
 
@@ -59,7 +59,7 @@ def main():
     program, docs = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        flat = enlarged("cartesian_2d", folder)
+        flat = enlarged("cartesian_plain", folder)
         panels = [panel(reconstruct(program, measured(scan), flat, folder)[0, 0, 0])
                   for scan in ("cartesian_gre_phantom2/gre2.h5", "cartesian_flash_phantom/headcoil16.h5")]  # fmt: skip
         volume = reconstruct(program, lung(folder), enlarged("kooshball_3d", folder), folder)[0, 0]

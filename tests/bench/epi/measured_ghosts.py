@@ -18,7 +18,7 @@ for place in ("integration/support", "bench"):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / place))
 import ghosts  # noqa: E402
 import scans  # noqa: E402
-from programs import DATA, Server, variant  # noqa: E402
+from programs import DATA, Server, plain_variant  # noqa: E402
 
 NAMES = [f"{scan}_{way}" for scan in ("ro1200", "ro240", "ramp96") for way in ("forward", "reversed")]
 GIVEN = ("delay: navigators", "delay: given")
@@ -33,7 +33,7 @@ METHODS = {
 
 def reconstruct(server, folder, name, backend, changes):
     config = folder / "epi.yaml"
-    config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}"), *changes))
+    config.write_text(plain_variant("epi_2d", ("backend: auto", f"backend: {backend}"), *changes))
     result = server.send(DATA / f"epi_pulseq_pe_polarity/{name}.h5", config, folder / "images.h5")
     if result.returncode != 0:
         sys.exit(result.stderr)

@@ -4,7 +4,7 @@
 
 error: matrix 96, 32 coils, ramps of 190 us, a gradient that is 3.4 us late, a ghost of 20 %, R = 2, 6/8: NRMSE against
 the truth, beside that without faults. slice: 128 x 128 x 32, from the last line to the image, by `epi_2d` and by
-`cartesian_2d` plain, paced, and the server's CPU time for each slice. series: `--slices` slices of 64 x 64 x 32, R = 2,
+`cartesian_plain` plain, paced, and the server's CPU time for each slice. series: `--slices` slices of 64 x 64 x 32, R = 2,
 references once, by `epi_timeseries`: slices a second as fast as they go (by the difference of a long and a short series,
 so that start and references do not count), and paced at `--pace` ms an echo train for `--paced-volumes` volumes.
 multiband: the same with two slices at once. entropy: time of the first image with `refine: entropy` beside that without,
@@ -88,7 +88,7 @@ class Bench:
         frames, rate = self.arguments.frames, self.arguments.rate
         plain = self.simulate("plain", f"--trajectory cartesian --matrix 128 --coils 32 --frames {frames}")
         epi = self.simulate("epi", f"--trajectory epi --matrix 128 --coils 32 {RAMPS} {FAULTS} --frames {frames}")
-        for name, scan in (("cartesian_2d", plain), ("epi_2d", epi), ("epi_timeseries", epi), ("cartesian_2d", plain)):
+        for name, scan in (("cartesian_plain", plain), ("epi_2d", epi), ("epi_timeseries", epi), ("cartesian_plain", plain)):
             said, _, cpu = self.send(scan, self.config(name), "--rate", rate, "--latency")
             print(f"{name}: {self.latency(said)}, paced at {rate} lines/s; {1000 * cpu / frames:.1f} ms of CPU a slice")
             print(re.sub(r"(?m)^", "    ", said.strip()), flush=True)

@@ -32,8 +32,12 @@ namespace {
 constexpr int kLines = 64;
 constexpr double kRepetitionTime_ms = 1;
 constexpr double kMostRatio = 3;
-const ScanShape kScan{
-    .pipeline = "cartesian_2d", .matrix = 64, .samples = 128, .channels = 8, .readouts = kLines, .repetitions = 65535};
+const ScanShape kScan{.pipeline = "cartesian_plain",
+                      .matrix = 64,
+                      .samples = 128,
+                      .channels = 8,
+                      .readouts = kLines,
+                      .repetitions = 65535};
 
 struct Options {
   int rounds = 5, images = 300;

@@ -86,9 +86,11 @@ const std::map<std::string, ScanShape> kIngest = {
     {"512x16", {.pipeline = "passthrough", .samples = 512, .channels = 16, .readouts = 256, .frames = 16}},
     {"128x2",
      {.pipeline = "passthrough", .matrix = 64, .samples = 128, .channels = 2, .readouts = 64, .frames = 3125}}};
-const ScanShape kCartesian{.pipeline = "cartesian_2d", .frames = 40};
+const ScanShape kCartesian{.pipeline = "cartesian_plain", .frames = 40};
 const ScanShape kGrappa{.pipeline = "cartesian_grappa", .frames = 40, .acceleration = 3, .calibration = 24};
-/// A chain that does with all lines what cartesian_2d does, for scans that leave some out: their images alias.
+/// The same without what makes a finished image.
+const ScanShape kUnfinished{.pipeline = "cartesian_plain", .frames = 40, .acceleration = 3, .calibration = 24};
+/// A chain that does with all lines what cartesian_plain does, for scans that leave some out: their images alias.
 constexpr const char* kPlain = R"(echotrain: 1
 name: plain
 description: plain transforms
@@ -102,8 +104,8 @@ pipeline:
 )";
 const ScanShape kAliased{.pipeline = kPlain, .frames = 40, .acceleration = 3, .calibration = 24};
 const ScanShape kRadial{.pipeline = "radial_2d", .radial = true, .channels = 8, .readouts = 402, .frames = 10};
-const ScanShape kCine{.pipeline = "cartesian_2d", .samples = 256, .channels = 1, .frames = 400};
-const ScanShape kShort{.pipeline = "cartesian_2d", .frames = 8};
+const ScanShape kCine{.pipeline = "cartesian_plain", .samples = 256, .channels = 1, .frames = 400};
+const ScanShape kShort{.pipeline = "cartesian_plain", .frames = 8};
 const ScanShape kRealTime{.pipeline = "radial_realtime", .radial = true, .readouts = 610};
 
 void nothing() {}
@@ -206,7 +208,8 @@ void add_latency(const ServerProcess& server, const Options& options) {
       [=, frames = options.frames](benchmark::State& state) { return report_latency(state, paced(frames)); });
   // A line each 0.5 ms, 43 ms a frame; the first frame, which makes the weights, is left out.
   for (const auto& [name, whole] :
-       {std::pair{"cartesian_grappa_256_16coils_r3", kGrappa}, std::pair{"cartesian_256_16coils_r3", kAliased}}) {
+       {std::pair{"cartesian_grappa_256_16coils_r3", kGrappa}, std::pair{"cartesian_plain_256_16coils_r3", kUnfinished},
+        std::pair{"cartesian_256_16coils_r3", kAliased}}) {
     ScanShape shape = whole;
     shape.frames = 4;
     shape.repetitions = 1 << 15;

@@ -181,11 +181,9 @@ double largest_difference(const protocol::Image& a, const protocol::Image& b) {
 }  // namespace
 
 const std::vector<FirstCase>& first_cases() {
-  static const std::vector<FirstCase> cases = {{"grappa", "cartesian_grappa"},
-                                               {"epi", "epi_2d"},
-                                               {"plain", "cartesian_2d"},
-                                               {"sense", "cartesian_sense"},
-                                               {"cg_sense", "cg_sense_2d"}};
+  static const std::vector<FirstCase> cases = {{"grappa", "cartesian_grappa"}, {"epi", "epi_2d"},
+                                               {"plain", "cartesian_plain"},   {"finished", "cartesian_2d"},
+                                               {"sense", "cartesian_sense"},   {"cg_sense", "cg_sense_2d"}};
   return cases;
 }
 
