@@ -18,7 +18,7 @@ import xml.etree.ElementTree as ElementTree
 
 ENTRY = re.compile(r"(?m)^ *\d+/\d+ Test +#\d+: (.+?) \.*(?: +(Passed) |\*\*\*(\S+))")
 PART = re.compile(r"(test_\w+)\.part_\d+")
-ON_CUDA = re.compile(r"/cuda\b", re.IGNORECASE)
+ON_CUDA = re.compile(r"/cuda\b|OnCuda\.", re.IGNORECASE)
 NO_GPU = ("no usable CUDA device", "no GPU")  # tests/support/expected_cuda.h, tests/integration/conftest.py
 SHOWN = 3
 

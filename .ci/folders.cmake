@@ -59,7 +59,7 @@ endfunction()
 echotrain_list(gadgets/builtin families)
 echotrain_list(server/parts parts)
 # The order of echotrain --help.
-echotrain_list(clients/cpp/commands commands send replay convert convert_config recon simulate compare export info noise verify health watch)
+echotrain_list(clients/cpp/commands commands send scans fetch replay convert convert_config recon simulate compare export info noise verify health watch)
 
 # echotrain_by_folder(RESULT TARGET SOURCES source... [ALONE source-or-folder...] [QUICK folder...]): the sources to compile: for each
 # folder one that includes the folder's sources. Those that ALONE names, and those for nvcc only, stay as they are; other *.cu are C++

@@ -43,7 +43,7 @@ if(TARGET echotrain-ranks)
                         INSTALL_RPATH "\$ORIGIN/../${library_folder}")
   install(TARGETS echotrain-ranks RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ranks)
 endif()
-install(DIRECTORY config/pipelines DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrain COMPONENT programs)
+install(DIRECTORY config/pipelines clients/cpp/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrain COMPONENT programs)
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md docs/*.png docs/*.gif)
 list(FILTER documents EXCLUDE REGEX "/stream\\.gif$")  # large, and only the README on the web shows it
 install(FILES README.md ${documents} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)

@@ -19,7 +19,7 @@ PLACES = {
     "clients/python/echotrain/__init__.py": [r'^__version__ = "(.*?)"'],
     "docker/helm/echotrain/Chart.yaml": [r"^version: (.*)$", r'^appVersion: "(.*)"$'],
     "docker/Dockerfile": [r"^ARG VERSION=(.*)$"],
-    "docs/deploy.md": [r"echotrain(?:-dev)?_(\d[\w.]*)_amd64\.deb", r"echotrain-(\d[\w.]*)-Linux", r"_V(\d[\w.]*)\.zip"],
+    "docs/deploy.md": [r"echotrain(?:-dev)?_(\d[\w.]*)_amd64\.deb", r"echotrain-(\d[\w.]*)-(?:Linux|py3)", r"_V(\d[\w.]*)\.zip"],
     "docs/openrecon.md": [r"_V(\d[\w.]*)\.zip"],
 }
 OPEN = "## Unreleased\n"

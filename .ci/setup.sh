@@ -13,11 +13,11 @@ test_packages=(openssl curl ismrmrd-tools python3-venv netcat-openbsd haproxy zs
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
-package_packages=(dpkg-dev file xz-utils debootstrap)
+package_packages=(dpkg-dev file xz-utils debootstrap python3-venv)
 image_packages=(buildah ccache)
 ranks_packages=(libopenmpi-dev openmpi-bin)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom)
-optional_python_packages=(pytest-xdist onnx onnxruntime mrd-python gradunwarp)
+optional_python_packages=(pytest-xdist onnx onnxruntime mrd-python jsonschema gradunwarp twixtools pymapvbvd pypulseq)
 # On Ubuntu, chromium is a snap, which tests cannot drive: they skip there.
 browser_packages=(chromium chromium-driver)
 browser_python_packages=(selenium axe-selenium-python)

@@ -1,0 +1,15 @@
+# cmake -DSOURCE=FOLDER -DTO=FILE.h [-DCOMMIT=TEXT] -P commit.cmake: writes the commit of FOLDER's files into FILE.h, if it is not there already.
+if(NOT COMMIT)
+  execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=* WORKING_DIRECTORY ${SOURCE}
+                  OUTPUT_VARIABLE COMMIT ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
+if(NOT COMMIT MATCHES "^[0-9A-Za-z._-]+$")
+  set(COMMIT "unknown")
+endif()
+set(text "#define ECHOTRAIN_COMMIT \"${COMMIT}\"\n")
+if(EXISTS ${TO})
+  file(READ ${TO} present)
+endif()
+if(NOT "${present}" STREQUAL "${text}")
+  file(WRITE ${TO} "${text}")
+endif()
