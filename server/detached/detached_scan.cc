@@ -74,6 +74,7 @@ DetachedScan::DetachedScan(DetachedCommon& common, ScanRecord record, const Foun
                            std::shared_ptr<ClientBytes> of_client)
     : common_(common),
       of_client_(std::move(of_client)),
+      id_(record.id),
       record_(std::move(record)),
       head_bytes_(found.head_bytes),
       appended_bytes_(found.journal_bytes),
@@ -104,12 +105,12 @@ DetachedScan::DetachedScan(DetachedCommon& common, ScanRecord record, const Foun
 void DetachedScan::open_files(const Found& found) {
   wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "no event descriptor");
-  const std::string name = journal_name(record_.id);
+  const std::string name = journal_name(id_);
   capture_ = common_.captures->open_file(name, found.journal_bytes, [this] { wake_all(); });
   journal_ = open_or_throw(common_.folder / name, O_RDONLY);
   if (record_.power && common_.sync(journal_.get()) != 0)  // a killed server may have left it in the cache
     throw std::system_error(errno, std::generic_category(), "cannot synchronise the journal");
-  results_ = open_or_throw(common_.folder / results_name(record_.id), O_RDWR | O_CREAT);
+  results_ = open_or_throw(common_.folder / results_name(id_), O_RDWR | O_CREAT);
   if (::ftruncate(results_.get(), static_cast<off_t>(results_bytes_)) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot cut the results");
 }
@@ -122,9 +123,7 @@ void DetachedScan::close_files() {
   wake_ = Descriptor();
 }
 
-Descriptor DetachedScan::open_results() const {
-  return open_or_throw(common_.folder / results_name(record_.id), O_RDONLY);
-}
+Descriptor DetachedScan::open_results() const { return open_or_throw(common_.folder / results_name(id_), O_RDONLY); }
 
 DetachedScan::~DetachedScan() {
   join(true);
@@ -281,7 +280,7 @@ void DetachedScan::reopen(Watch watch) {
   std::shared_ptr<Capture> again;
   try {
     if (of_client_->left() < kLittle && common_.make_room) common_.make_room(record().identity);
-    again = common_.captures->open_file(journal_name(record_.id), from, [this] { wake_all(); });
+    again = common_.captures->open_file(journal_name(id_), from, [this] { wake_all(); });
   } catch (...) {
     lock.lock();
     reopening_ = false;

@@ -84,7 +84,7 @@ class DetachedScan : public std::enable_shared_from_this<DetachedScan> {
   /// Starts the thread. Not for a scan that has ended.
   void start();
 
-  const std::string& id() const { return record_.id; }
+  const std::string& id() const { return id_; }
   ScanRecord record() const;
 
   // --- who sends and reads
@@ -173,6 +173,7 @@ class DetachedScan : public std::enable_shared_from_this<DetachedScan> {
 
   DetachedCommon& common_;
   const std::shared_ptr<ClientBytes> of_client_;
+  const std::string id_;          // read without the lock
   Descriptor journal_, results_;  // the thread's
   Descriptor wake_;               // guarded by watchers_mutex_, but for the thread
 
