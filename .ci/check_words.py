@@ -8,7 +8,7 @@
 headers   A header's first comment does not begin with What, Whose, Who, How, Where, Which or Whether, and no comment begins
           with "Of": the reader first meets the thing ("A Cache is ..."). Comments of all sources tell no history.
 docs      Pages tell no history, and name commits in captions only: lines in italics, such as those above tables. An entry of
-          CHANGELOG.md has at most two lines of 120 characters.
+          CHANGELOG.md has at most two lines of 120 characters. All pages of docs/ have at most 60,000 words (wc -w).
 commits   Subjects of the commits since REV (default: since main left this branch, on main itself the newest one) have at
           most 72 characters and name no path of somebody's machine.
 History is: the hash of a commit, "before <hash>", "(was ...)", "(... before)", "another machine", in pages "not kept". CHANGELOG.md
@@ -27,6 +27,7 @@ import tempfile
 RULES = ("headers", "docs", "commits")
 MOST_CHARACTERS = 72  # of a subject: what git log --oneline shows in 80 columns
 MOST_OF_AN_ENTRY = 240
+MOST_WORDS = 60_000  # of all pages of docs/
 COMMENTED = re.compile(r"\.(h|cc|cu|cuh|h\.in|js|py|sh|cmake|ya?ml)$|(^|/)(CMakeLists\.txt|Dockerfile[^/]*|run)$")
 SLASHES = re.compile(r"\.(h|cc|cu|cuh|h\.in|js)$")
 HEADER = re.compile(r"\.(h|cuh|h\.in)$")
@@ -130,6 +131,14 @@ def check_changelog(text):
             yield line, f"an entry has {count} characters, more than {MOST_OF_AN_ENTRY}: the rest is for pages"
 
 
+def check_length(pages, most=MOST_WORDS):
+    """What is wrong with the words of all pages, {name: text}, together."""
+    words = {name: len(text.split()) for name, text in pages.items()}
+    if (count := sum(words.values())) > most:
+        longest = ", ".join(f"{name} ({words[name]:,})" for name in sorted(words, key=words.get, reverse=True)[:5])
+        yield f"the pages have {count:,} words, more than {most:,}; the longest are {longest}"
+
+
 def check_subject(subject):
     if len(subject) > MOST_CHARACTERS:
         yield f"the subject has {len(subject)} characters, more than {MOST_CHARACTERS}"
@@ -167,8 +176,10 @@ def files(root):
 
 def check(root, rules, base=""):
     """(place, line, what is wrong) of each finding; a commit has line 0."""
-    found = []
+    found, pages = [], {}
     for name in files(root):
+        if "docs" in rules and name.startswith("docs/") and name.endswith(".md"):
+            pages[name] = (root / name).read_text(encoding="utf-8")
         if "headers" in rules and COMMENTED.search(name):
             check_one = check_comments(name, (root / name).read_text(encoding="utf-8"))
         elif "docs" in rules and name.endswith(".md"):
@@ -176,6 +187,7 @@ def check(root, rules, base=""):
         else:
             continue
         found += [(name, line, wrong) for line, wrong in sorted(check_one)]
+    found += [("docs", 0, wrong) for wrong in check_length(pages)]
     if "commits" in rules:
         found += [(f"commit {commit}", 0, wrong) for commit, subject in new_commits(root, base) for wrong in check_subject(subject)]
     return found
@@ -214,6 +226,15 @@ def self_test():
     good = ("a" * 72, "/metrics and /sessions/7/stop answer", "docs/home/work: a page", "A temporary folder")
     wrong += [f"not refused: {subject}" for subject in bad if len(list(check_subject(subject))) != 1]
     wrong += [f"refused: {subject}" for subject in good if list(check_subject(subject))]
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, count in (("docs/a.md", 40_000), ("docs/b/c.md", 20_000), ("d.md", 1)):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text("word\n" * count)
+        just = check(root, ("docs",))
+        (root / "docs/b/c.md").write_text("word \n| word |" * 10_000)
+        if just or [place for place, _, _ in check(root, ("docs",))] != ["docs"]:
+            wrong.append("the words of docs/ are not counted")
     with tempfile.TemporaryDirectory() as folder:
         root, author = pathlib.Path(folder), ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false")
         git(root, "init", "-q", "-b", "main")
