@@ -20,7 +20,8 @@ python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel
 optional_python_packages=(pytest-xdist onnx onnxruntime mrd-python jsonschema gradunwarp twixtools pymapvbvd pypulseq)
 # On Ubuntu, chromium is a snap, which tests cannot drive: they skip there.
 browser_packages=(chromium chromium-driver)
-browser_python_packages=(selenium axe-selenium-python)
+browser_python_packages=(selenium)
+axe_package=axe-playwright-python   # for the axe-core within it; without what it depends on
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
 docs_python_packages=('mkdocs-material>=9.5,<10' 'mkdocs<2')
@@ -105,9 +106,10 @@ install_browser() {
     return
   fi
   local python=${ECHOTRAIN_TEST_PYTHON:-$build/venv/bin/python}
-  if [ ! -x "$python" ] || "$python" -c 'import selenium, axe_selenium_python' 2>/dev/null; then return; fi
-  "$python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 "${browser_python_packages[@]}" \
-    >"$build/pip.log" 2>&1 || warn "not installed: ${browser_python_packages[*]} (see build/pip.log); tests that need them will be skipped"
+  if [ ! -x "$python" ] || "$python" -c 'import selenium, importlib.util as u; assert u.find_spec("axe_playwright_python")' 2>/dev/null; then return; fi
+  local pip=("$python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20)
+  { "${pip[@]}" "${browser_python_packages[@]}" && "${pip[@]}" --no-deps "$axe_package"; } >"$build/pip.log" 2>&1 ||
+    warn "not installed: ${browser_python_packages[*]} $axe_package (see build/pip.log); tests that need them will be skipped"
 }
 
 for part in "${@:-build}"; do
