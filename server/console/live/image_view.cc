@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
 #include <vector>
+
+#include "protocol/data/meta.h"
+#include "protocol/data/text.h"
 
 namespace echotrain::server {
 
@@ -61,6 +68,38 @@ const char* type_name(const protocol::ImageHeader& head) {
   }
 }
 
+std::optional<double> finite_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+/// What the meta attributes of a map say; null for other images, and for attributes that are too long to be read for
+/// each viewer.
+nlohmann::ordered_json map_of(const std::string& attributes) {
+  constexpr std::size_t kLongest = 64 << 10, kLongestName = 16;
+  constexpr std::string_view kMark = "map_quantity";
+  if (attributes.size() > kLongest || attributes.find(kMark) == std::string::npos) return nullptr;
+  std::map<std::string, std::string, std::less<>> said;  // the first value of each
+  protocol::for_each_meta(attributes, [&](std::string_view name, std::string_view value) {
+    if (name.size() <= kMark.size() + kLongestName) said.try_emplace(std::string(name), value);
+  });
+  if (!said.contains(kMark)) return nullptr;
+  const auto text = [&](const char* name) { return protocol::printable(said[name], kLongestName); };
+  const auto number = [&](const char* name) { return finite_number(said[name]); };
+  const double slope = number("RescaleSlope").value_or(1);
+  const auto center = number("WindowCenter"), width = number("WindowWidth");
+  nlohmann::ordered_json window;
+  if (center && width && *width > 0) window = {*center - *width / 2, *center + *width / 2};
+  return {{"quantity", text("map_quantity")},
+          {"unit", text("map_unit")},
+          {"deviation", said["map_statistic"] == "sd"},
+          {"slope", slope == 0 ? 1 : slope},
+          {"intercept", number("RescaleIntercept").value_or(0)},
+          {"window", std::move(window)}};
+}
+
 nlohmann::ordered_json json_of(const KeptImage& kept) {
   const protocol::ImageHeader& head = kept.image.head;
   const auto list = [](const auto& values) { return std::vector<double>(std::begin(values), std::end(values)); };
@@ -88,7 +127,8 @@ nlohmann::ordered_json json_of(const KeptImage& kept) {
           {"position", three(&head.position)},
           {"read_dir", three(&head.read_dir)},
           {"phase_dir", three(&head.phase_dir)},
-          {"slice_dir", three(&head.slice_dir)}};
+          {"slice_dir", three(&head.slice_dir)},
+          {"map", map_of(kept.image.attributes)}};
 }
 
 std::string dumped(const nlohmann::ordered_json& json) {

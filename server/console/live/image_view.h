@@ -26,7 +26,9 @@ std::vector<float> plane_values(const protocol::Image& image, std::size_t channe
 /// 4 bytes with the length of a JSON object, the object, blanks up to a multiple of 4 bytes, and the plane's pixels
 /// [y, x] as float32, all little-endian. The object has what the page says of the image: counters, place, size, the
 /// least and the largest value of the plane ("low", "high", of its finite pixels), "width" and "height" of what is
-/// sent. Smaller planes hold the means of the pixels that they stand for; of phases, one of these pixels.
+/// sent. Smaller planes hold the means of the pixels that they stand for; of phases, one of these pixels. "map": null,
+/// or what a map's meta attributes say: {"quantity": "T1", "unit": "ms", "deviation": false, "slope", "intercept",
+/// "window": [low, high] or null}; a value in the unit is a pixel times slope plus intercept, as the window is.
 std::string view_of(const KeptImage& image, const ViewRequest& wish);
 
 /// {"first": 3, "more": false, "images": [{"number", "series", "type", "slice", ...}]} of a session's images with

@@ -1,9 +1,10 @@
 // The scans that have ended, as a table that can be searched and sorted.
 
+import { coloursOf } from "./colours.js";
 import { createDownloads } from "./downloads.js";
 import { byId, keepList, make, setText } from "./dom.js";
 import { date, duration, number } from "./format.js";
-import { drawGrey, fetchPlane } from "./plane.js";
+import { drawPlane, fetchPlane } from "./plane.js";
 import { tellWarnings } from "./scans.js";
 
 const kThumbnail = 64;
@@ -29,7 +30,8 @@ async function drawThumbnail(canvas, scan) {
   try {
     const { head, values } = await fetchPlane(new URLSearchParams({ scan, within: kThumbnail }));
     if (head.width === 0) return;
-    drawGrey(canvas, head, values, head);
+    const [low, high] = head.map?.window ?? [head.low, head.high];
+    drawPlane(canvas, head, values, { low, high }, coloursOf(head));
     canvas.hidden = false;
   } catch {
     // It is no longer kept, or the server is away.
@@ -37,7 +39,7 @@ async function drawThumbnail(canvas, scan) {
 }
 
 export class History {
-  /** `actions.watch(scan)` shows images; `replay` knows the captures. */
+  /** `actions.watch(scan)` and `actions.compare(scan)` show images; `replay` knows the captures. */
   constructor(actions, replay) {
     this.actions = actions;
     this.replay = replay;
@@ -114,6 +116,8 @@ export class History {
           {},
           button("watch", "Show images", () => this.actions.watch(scan.id)),
           " ",
+          button("compare", "Compare", () => this.actions.compare(scan.id)),
+          " ",
           button("again", "Replay with ...", () => this.replay.propose(scan)),
         ),
         createDownloads(scan.id),
@@ -138,7 +142,7 @@ export class History {
     setText(find(".duration"), duration(scan.facts.duration_s ?? 0));
     setText(find(".error"), scan.error ? `${scan.error.code}: ${scan.error.text}` : "");
     tellWarnings(find(".warnings"), scan);
-    find(".watch").hidden = scan.images_kept === 0;
+    find(".watch").hidden = find(".compare").hidden = scan.images_kept === 0;
     find(".downloads").hidden = scan.images_kept === 0 || !this.loggedIn;
     find(".again").hidden = !this.loggedIn || !scan.error || !this.replay.captureOf(scan);
     const frame = find(".frame");

@@ -29,8 +29,10 @@ export class Login {
         make("button", { type: "button", click: () => this.logOut() }, "Log out"),
       );
     } else {
-      const field = make("input", { type: "password", autocomplete: "off", "aria-label": "administrator's token", placeholder: "token" });
-      const form = make("form", {}, field, " ", make("button", {}, "Log in"));
+      const field = make("input", { type: "password", autocomplete: "current-password", "aria-label": "administrator's token", placeholder: "token" });
+      // Who keeps the token in the browser finds it by this name.
+      const name = make("input", { autocomplete: "username", value: "administrator", hidden: true });
+      const form = make("form", {}, name, field, " ", make("button", {}, "Log in"));
       form.addEventListener("submit", (event) => {
         event.preventDefault();
         this.logIn(field.value);

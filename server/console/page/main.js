@@ -30,6 +30,10 @@ const actions = {
     showView("now");
     viewer.watch(scan, begins || state.scans.some((one) => one.id === scan));
   },
+  compare(scan) {
+    showView("now");
+    viewer.compare(scan);
+  },
 };
 
 function show() {
@@ -37,6 +41,7 @@ function show() {
   showMachine(state);
   delays.update(state.delays);
   showScans(state, actions, login.loggedIn);
+  viewer.update(state);
   ended.update(state, login.loggedIn);
   diagnose.update(state);
 }

@@ -1,12 +1,23 @@
-// One picture: window and level, zoom, scrolling through images, voxel values, a ruler.
+// One picture: window and level, colours, zoom, scrolling through images, voxel values, a ruler.
 
+import { ColourBar } from "./bar.js";
+import { Cine } from "./cine.js";
+import { coloursOf } from "./colours.js";
 import { make, setText } from "./dom.js";
 import { number } from "./format.js";
-import { distance, positionOf } from "./geometry.js";
-import { drawGrey, fetchPlane } from "./plane.js";
+import { positionOf } from "./geometry.js";
+import { listen } from "./gestures.js";
+import { drawPlane, fetchPlane, paintPart } from "./plane.js";
+import { paintRuler } from "./ruler.js";
+import { Sliders } from "./sliders.js";
 
 const kCounters = ["slice", "contrast", "phase", "repetition", "set", "average"];
 const kZooms = [1, 1.5, 2, 3, 4, 6, 8];
+
+/** "T1 [ms]", "standard deviation of T1 [ms]". */
+function titleOf({ quantity, unit, deviation }) {
+  return `${deviation ? "standard deviation of " : ""}${quantity}${unit ? ` [${unit}]` : ""}`;
+}
 
 export class Pane {
   constructor(parent, label) {
@@ -18,10 +29,11 @@ export class Pane {
     this.plane = null;
     this.z = 0;
     this.channel = 0;
-    this.window = null; // {low, high}; null: of each image's values
+    this.window = null; // {low, high}; null: that of a map, or of each image's values
     this.zoom = 1;
     this.shown = 0; // images drawn
     this.changed = null; // called with {zoom}, {image} or {z, channel} when a person changes that here
+    this.drew = null; // called when another picture is shown
     this.build(parent, label);
   }
 
@@ -32,24 +44,28 @@ export class Pane {
     this.voxel = make("p", { class: "read voxel", role: "status" });
     this.seriesChoice = make("select", { "aria-label": `${label}: series`, change: () => this.chooseSeries() });
     this.followBox = make("input", { type: "checkbox", checked: true, change: () => this.setFollow(this.followBox.checked) });
-    this.play = make("button", { type: "button", "aria-pressed": "false", click: () => this.toggleLoop() }, "Loop");
-    this.fps = make("input", { type: "number", min: 1, max: 60, value: 10, change: () => this.setSpeed() });
+    this.scanChoice = make("select", { "aria-label": `${label}: scan`, hidden: true, change: () => this.chooseScan() });
+    this.cine = new Cine(label, { begin: () => this.setFollow(false), next: () => this.goOn(), step: (by) => this.scroll(by) });
     this.ruler = make("button", { type: "button", "aria-pressed": "false", click: () => this.toggleRuler() }, "Ruler");
     this.phaseBox = make("input", { type: "checkbox", change: () => this.load() });
     this.phaseLabel = make("label", { hidden: true }, this.phaseBox, "phase");
+    this.coloursBox = make("input", { type: "checkbox", checked: true, change: () => this.draw() });
+    this.coloursLabel = make("label", { hidden: true, class: "colours" }, this.coloursBox, "colours");
     this.save = make("button", { type: "button", click: () => this.savePng() }, "PNG");
     const button = (text, name, action) => make("button", { type: "button", "aria-label": name, click: action }, text);
-    this.sliders = make("div", { class: "controls sliders" });
+    this.sliders = new Sliders();
     this.holder = make("div", { class: "picture" }, this.canvas);
+    this.bar = new ColourBar();
     parent.append(
       make(
         "div",
         { class: "controls toolbar" },
+        this.scanChoice,
         this.seriesChoice,
         make("label", {}, this.followBox, "follow the newest"),
-        this.play,
-        make("label", {}, this.fps, "fps"),
+        ...this.cine.controls,
         this.phaseLabel,
+        this.coloursLabel,
         button("−", `${label}: smaller`, () => this.setZoom(-1)),
         button("+", `${label}: larger`, () => this.setZoom(1)),
         button("Window", `${label}: window of each image's own values`, () => this.resetWindow()),
@@ -57,74 +73,16 @@ export class Pane {
         this.save,
       ),
       this.holder,
-      this.sliders,
+      this.bar.element,
+      this.sliders.element,
       this.caption,
       this.voxel,
     );
-    this.listen();
-  }
-
-  listen() {
-    const canvas = this.canvas;
-    canvas.addEventListener("pointerdown", (event) => {
-      canvas.setPointerCapture(event.pointerId);
-      this.drag = { x: event.clientX, y: event.clientY, window: this.currentWindow(), from: this.voxelAt(event) };
-      if (this.measuring) this.measure = { from: this.drag.from, to: this.drag.from };
-    });
-    canvas.addEventListener("pointermove", (event) => this.move(event));
-    for (const end of ["pointerup", "pointercancel"])
-      canvas.addEventListener(end, () => {
-        this.drag = null;
-      });
-    canvas.addEventListener(
-      "wheel",
-      (event) => {
-        event.preventDefault();
-        if (event.ctrlKey) this.setZoom(event.deltaY < 0 ? 1 : -1);
-        else this.scroll(event.deltaY > 0 ? 1 : -1);
-      },
-      { passive: false },
-    );
-    canvas.addEventListener("keydown", (event) => this.key(event));
-  }
-
-  key(event) {
-    const width = this.currentWindow();
-    const step = width ? (width.high - width.low) / 20 : 0;
-    const actions = {
-      PageDown: () => this.scroll(1),
-      PageUp: () => this.scroll(-1),
-      "+": () => this.setZoom(1),
-      "-": () => this.setZoom(-1),
-      ArrowUp: () => this.setWindow(width.low + step, width.high + step),
-      ArrowDown: () => this.setWindow(width.low - step, width.high - step),
-      ArrowRight: () => this.setWindow(width.low - step, width.high + step),
-      ArrowLeft: () => this.setWindow(width.low + step, width.high - step),
-      Home: () => this.resetWindow(),
-    };
-    if (!actions[event.key] || !width) return;
-    event.preventDefault();
-    actions[event.key]();
-  }
-
-  move(event) {
-    this.tellVoxel(this.voxelAt(event));
-    if (!this.drag?.window || !this.plane) return;
-    if (this.measuring) {
-      this.measure = { from: this.drag.from, to: this.voxelAt(event) };
-      this.draw();
-      return;
-    }
-    // Right: wider; up: brighter. The height of the picture is the whole range of the image's values.
-    const range = (this.plane.head.high - this.plane.head.low || 1) / this.canvas.clientHeight;
-    const wider = (event.clientX - this.drag.x) * range;
-    const level = (event.clientY - this.drag.y) * range;
-    const { low, high } = this.drag.window;
-    this.setWindow(low + level - wider / 2, high + level + wider / 2);
+    listen(this);
   }
 
   setWindow(low, high) {
-    const least = 1e-6 * (this.plane.head.high - this.plane.head.low || 1);
+    const least = 1e-6 * this.range();
     this.window = { low: Math.min(low, high - least), high: Math.max(high, low + least) };
     this.draw();
   }
@@ -134,9 +92,20 @@ export class Pane {
     this.draw();
   }
 
+  /** A map's own window, or the range of the image's values. */
+  usualWindow() {
+    const { head } = this.plane;
+    const [low, high] = (head.part !== "phase" && head.map?.window) || [head.low, head.high];
+    return { low, high };
+  }
+
+  range() {
+    const { low, high } = this.usualWindow();
+    return high - low || 1;
+  }
+
   currentWindow() {
-    if (this.window) return this.window;
-    return this.plane ? { low: this.plane.head.low, high: this.plane.head.high } : null;
+    return this.window || (this.plane && this.usualWindow());
   }
 
   setZoom(step) {
@@ -211,7 +180,7 @@ export class Pane {
     }
     const value = values[Math.floor(y / head.shrink) * head.width + Math.floor(x / head.shrink)];
     const place = positionOf(head, x, y, head.z).map((mm) => mm.toFixed(1));
-    const unit = head.part === "phase" ? " rad" : "";
+    const unit = head.part === "phase" ? " rad" : head.map?.unit ? ` ${head.map.unit}` : "";
     const about = head.shrink > 1 ? ` (mean of ${head.shrink} × ${head.shrink})` : "";
     setText(this.voxel, `voxel (${x}, ${y}, ${head.z}): ${number(value)}${unit}${about} at (${place.join(", ")}) mm, LPS`);
   }
@@ -220,21 +189,19 @@ export class Pane {
     if (!this.plane) return;
     const { head, values } = this.plane;
     this.buffer ??= document.createElement("canvas");
-    drawGrey(this.buffer, head, values, this.currentWindow());
+    const colours = this.coloursBox.checked && head.part !== "phase" ? coloursOf(head) : "grey";
+    drawPlane(this.buffer, head, values, this.currentWindow(), colours);
+    if (head.map && head.part !== "phase") this.bar.show(titleOf(head.map), colours, this.currentWindow());
+    else this.bar.hide();
+    this.canvas.dataset.colours = colours;
     this.paint();
   }
 
   paint() {
     const { head } = this.plane;
     const canvas = this.canvas;
-    const aspect = (head.height * (head.fov_mm[1] / head.matrix[1] || 1)) / (head.width * (head.fov_mm[0] / head.matrix[0] || 1));
-    canvas.width = 512;
-    canvas.height = Math.max(32, Math.min(2048, Math.round(512 * (Number.isFinite(aspect) && aspect > 0 ? aspect : 1))));
-    const context = canvas.getContext("2d");
-    context.imageSmoothingEnabled = false;
-    const { left, top, width, height } = this.part();
-    context.drawImage(this.buffer, left, top, width, height, 0, 0, canvas.width, canvas.height);
-    if (this.measure) this.paintRuler(context);
+    const context = paintPart(canvas, this.buffer, head, this.part());
+    if (this.measure) paintRuler(context, this);
     const { low, high } = this.currentWindow();
     canvas.dataset.image = head.number;
     canvas.dataset.low = low;
@@ -243,28 +210,7 @@ export class Pane {
     canvas.dataset.zoom = this.zoom;
     canvas.setAttribute("aria-label", `${this.label}: image ${head.index} of series ${head.series}, scan ${head.scan}`);
     setText(this.caption, this.tell());
-  }
-
-  paintRuler(context) {
-    const { head } = this.plane;
-    const { left, top, width, height } = this.part();
-    const place = ([x, y]) => [
-      (((x + 0.5) / head.shrink - left) / width) * this.canvas.width,
-      (((y + 0.5) / head.shrink - top) / height) * this.canvas.height,
-    ];
-    const from = place(this.measure.from);
-    const to = place(this.measure.to);
-    context.strokeStyle = "#ffb454";
-    context.fillStyle = "#ffb454";
-    context.lineWidth = 2;
-    context.beginPath();
-    context.moveTo(...from);
-    context.lineTo(...to);
-    context.stroke();
-    context.font = "16px sans-serif";
-    const mm = distance(head, this.measure.from, this.measure.to).toFixed(1);
-    context.fillText(`${mm} mm`, to[0] + 6, to[1] - 6);
-    this.canvas.dataset.ruler = mm;
+    this.drew?.();
   }
 
   tell() {
@@ -273,7 +219,7 @@ export class Pane {
     const counters = kCounters.filter((name) => this.distinct(name).length > 1).map((name) => `${name} ${head[name]}`);
     const size = head.shrink > 1 ? `, sent at ${head.width} × ${head.height} because the link is slow` : "";
     return [
-      `scan ${head.scan}, series ${head.series}, image ${head.index}, ${head.type}`,
+      `scan ${head.scan}, series ${head.series}, image ${head.index}, ${head.map ? `map of ${titleOf(head.map)}` : head.type}`,
       ...counters,
       `${head.matrix.join(" × ")}${size}`,
       `level ${number((low + high) / 2)}, width ${number(high - low)}`,
@@ -301,6 +247,23 @@ export class Pane {
     this.scan = scan;
     this.series = series;
     this.choose(this.ofSeries().at(-1));
+  }
+
+  /** The scans whose images can be chosen: [{id, pipeline, running}]. */
+  setScans(scans) {
+    const told = scans.map(({ id, pipeline }) => [id, `scan ${id} · ${pipeline || "no pipeline"}`]);
+    if (JSON.stringify(told) !== this.toldScans) {
+      this.toldScans = JSON.stringify(told);
+      this.scanChoice.replaceChildren(...told.map(([value, text]) => make("option", { value }, text)));
+    }
+    this.running = new Set(scans.filter(({ running }) => running).map(({ id }) => id));
+    this.scanChoice.hidden = scans.length < 2;
+    if (document.activeElement !== this.scanChoice) this.scanChoice.value = this.scan;
+  }
+
+  chooseScan() {
+    const scan = Number(this.scanChoice.value);
+    this.watch(scan, this.running.has(scan));
   }
 
   /** Shows a scan's images; its newest one first. One that runs is followed. */
@@ -332,8 +295,8 @@ export class Pane {
     if (this.series === null && this.images.length > 0) this.series = this.images.at(-1).series;
     const wanted = [...new Set(this.images.map((image) => image.series))];
     const told = wanted.map((series) => {
-      const type = this.images.find((image) => image.series === series).type;
-      return [`${this.scan}/${series}`, `scan ${this.scan}, series ${series} (${type})`];
+      const { type, map } = this.images.find((image) => image.series === series);
+      return [`${this.scan}/${series}`, `scan ${this.scan}, series ${series} (${map ? titleOf(map) : type})`];
     });
     if (JSON.stringify(told) !== this.told) {
       this.told = JSON.stringify(told);
@@ -344,39 +307,26 @@ export class Pane {
   }
 
   showSliders() {
-    const all = [];
-    const add = (name, values, value, set) => {
-      if (values.length > 1) all.push({ name, values, value, set });
-    };
     const head = this.wanted || (this.plane && this.plane.head);
     if (!head) return;
     const images = this.ofSeries();
-    // Counters may be alike (a real-time scan of a frame sends none): by its place each image can be reached.
-    add("image", images.map((image) => image.number), head.number, (value) => this.go(images.find((image) => image.number === value)));
-    for (const name of kCounters) add(name, this.distinct(name), head[name], (value) => this.chooseBy(name, value));
     const count = (n) => [...Array(n).keys()];
-    add("plane", count(head.matrix[2]), this.z, (value) => this.goPlane(value, this.channel));
-    add("channel", count(head.channels), this.channel, (value) => this.goPlane(this.z, value));
-    const told = all.map(({ name }) => name).join();
-    if (told !== this.toldSliders) {
-      this.toldSliders = told;
-      this.sliders.replaceChildren(
-        ...all.map(({ name }) =>
-          make("label", {}, name, make("input", { type: "range", min: 0, step: 1, "data-counter": name }), make("output")),
-        ),
-      );
-    }
-    all.forEach(({ name, values, value, set }, i) => {
-      const [range, output] = this.sliders.children[i].querySelectorAll("input, output");
-      range.max = values.length - 1;
-      const at = values.includes(value) ? values.indexOf(value) : values.length - 1; // the newest one is not in the list yet
-      range.value = at;
-      range.oninput = () => {
-        this.setFollow(false);
-        set(values[Number(range.value)]);
-      };
-      setText(output, name === "image" ? `${at + 1} of ${values.length}` : String(value));
-    });
+    // Counters may be alike (a real-time scan of a frame sends none): by its place each image can be reached.
+    const place = { name: "image", values: images.map((image) => image.number), value: head.number };
+    this.sliders.show(
+      [
+        { ...place, set: (value) => this.go(images.find((image) => image.number === value)) },
+        ...kCounters.map((name) => ({
+          name,
+          values: this.distinct(name),
+          value: head[name],
+          set: (value) => this.chooseBy(name, value),
+        })),
+        { name: "plane", values: count(head.matrix[2]), value: this.z, set: (value) => this.goPlane(value, this.channel) },
+        { name: "channel", values: count(head.channels), value: this.channel, set: (value) => this.goPlane(this.z, value) },
+      ],
+      () => this.setFollow(false),
+    );
   }
 
   chooseBy(name, value) {
@@ -400,30 +350,12 @@ export class Pane {
     this.go(all[Math.max(0, Math.min(all.length - 1, at + step))]);
   }
 
-  toggleLoop() {
-    const on = !this.timer;
-    this.play.setAttribute("aria-pressed", on);
-    clearInterval(this.timer);
-    this.timer = null;
-    if (!on) return;
-    this.setFollow(false);
-    this.startLoop();
-  }
-
-  setSpeed() {
-    this.fps.value = Math.max(1, Math.min(60, Math.round(Number(this.fps.value)) || 10));
-    if (this.timer) this.startLoop();
-  }
-
-  /** An image that is still on its way when the next one is due holds the loop up: none is left out. */
-  startLoop() {
-    clearInterval(this.timer);
-    this.timer = setInterval(() => {
-      const all = this.ofSeries();
-      if (all.length === 0 || this.loading) return;
-      const at = all.findIndex((image) => image.number === this.plane?.head.number);
-      this.go(all[(at + 1) % all.length]);
-    }, 1000 / Number(this.fps.value));
+  /** The next image of the loop, unless one is still on its way. */
+  goOn() {
+    const all = this.ofSeries();
+    if (all.length === 0 || this.loading) return;
+    const at = all.findIndex((image) => image.number === this.plane?.head.number);
+    this.go(all[(at + 1) % all.length]);
   }
 
   choose(image) {
@@ -485,12 +417,17 @@ export class Pane {
     const query = new URLSearchParams({ scan: this.scan, z: this.z, channel: this.channel, phase: Number(this.phaseBox.checked) });
     if (this.wanted) query.set("image", this.wanted.number);
     else if (this.viewer !== null) query.set("viewer", this.viewer);
-    this.plane = await fetchPlane(query);
+    const plane = await fetchPlane(query);
+    const unitOf = (one) => JSON.stringify([one?.head.map?.quantity, one?.head.map?.deviation]);
+    if (this.plane && unitOf(plane) !== unitOf(this.plane)) this.window = null; // it was of values in another unit
+    this.plane = plane;
     this.shown += 1;
     this.canvas.dataset.shown = this.shown;
     if (!this.wanted) this.series = this.plane.head.series;
     this.phaseLabel.hidden = !this.plane.head.complex;
+    this.coloursLabel.hidden = !this.plane.head.map;
     this.draw();
+    this.cine.drawn();
     this.showSliders();
   }
 

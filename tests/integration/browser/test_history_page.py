@@ -47,7 +47,7 @@ def scan(server, config=None, images=1):
 
 
 def log_in(page):
-    field = page.until(lambda: page.driver.find_elements("css selector", "#login input"), "the login")[0]
+    field = page.until(lambda: page.driver.find_elements("css selector", "#login [type=password]"), "the login")[0]
     field.send_keys(TOKEN + "\n")
     page.until(lambda: "logged in" in page.text("#login"), "the login")
 
@@ -239,20 +239,20 @@ def test_two_series_are_scrolled_and_zoomed_together(page, server):
     wire.exchange(server.address, [chains.pipeline("image", keys="input: images"), wire.header("Dummy XML header"),
                                    *messages, wire.close()])  # fmt: skip
     page.until(lambda: page.data(".picture canvas", "image") == "8", "the newest image")
-    page.until(lambda: page.script("return document.querySelectorAll('.pane select option').length") == 2, "the series")
+    page.until(lambda: page.script("return document.querySelectorAll('.pane [aria-label$=series] option').length") == 2, "the series")
     page.driver.find_element("xpath", "//button[text()='Two side by side']").click()
 
     def numbers():
-        return page.script("return [...document.querySelectorAll('.pane canvas')].map((c) => Number(c.dataset.image))")
+        return page.script("return [...document.querySelectorAll('.pane .picture canvas')].map((c) => Number(c.dataset.image))")
 
     def zooms():
-        return page.script("return [...document.querySelectorAll('.pane canvas')].map((c) => c.dataset.zoom)")
+        return page.script("return [...document.querySelectorAll('.pane .picture canvas')].map((c) => c.dataset.zoom)")
 
     page.until(lambda: numbers() == [8, 8], "both")
-    page.until(lambda: page.script("return document.querySelectorAll('.pane select option').length") == 4, "both series")
-    Select(page.driver.find_elements("css selector", ".pane select")[1]).select_by_index(0)
+    page.until(lambda: page.script("return document.querySelectorAll('.pane [aria-label$=series] option').length") == 4, "both series")
+    Select(page.driver.find_elements("css selector", ".pane [aria-label$=series]")[1]).select_by_index(0)
     page.until(lambda: numbers() == [8, 7], "two series")
-    first, second = page.driver.find_elements("css selector", ".pane canvas")
+    first, second = page.driver.find_elements("css selector", ".pane .picture canvas")
     first.send_keys(Keys.PAGE_UP)  # the repetition before, of both
     page.until(lambda: numbers() == [6, 5], "both, one back")
     second.send_keys(Keys.PAGE_UP)

@@ -196,7 +196,7 @@ def test_login_and_stop(page, server):
     scanner = Scanner(server)
     page.until(lambda: page.text(".scan .title"), "the scan")
     assert page.script("return document.querySelector('.scan .stop').hidden")
-    field = page.until(lambda: page.driver.find_elements("css selector", "#login input"), "the login")[0]
+    field = page.until(lambda: page.driver.find_elements("css selector", "#login [type=password]"), "the login")[0]
     field.send_keys("not-a-token-of-anybody\n")
     page.until(lambda: "no token" in page.text("#login"), "the refusal")
     assert all("/login" in line and "401" in line for line in page.complaints())

@@ -84,7 +84,7 @@ def test_a_text_is_checked(page):
     assert page.script("return document.querySelectorAll('main img[onerror], #pipeline img').length") == 0
     assert "at most 256 KiB" in check(page, GOOD + "#" * (256 << 10))
     # Who is logged in is asked for the word that the page knows.
-    page.driver.find_element("css selector", "#login input").send_keys(TOKEN + "\n")
+    page.driver.find_element("css selector", "#login [type=password]").send_keys(TOKEN + "\n")
     page.until(lambda: "logged in" in page.text("#login"), "the login")
     assert check(page, GOOD.replace("mine", "other")).startswith("other is right")
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <thread>
 
+#include "protocol/data/meta.h"
 #include "server/console/live/image_view.h"
 
 namespace echotrain::server {
@@ -253,6 +254,32 @@ TEST(ImageView, SmallerPlanesHoldMeans) {
   protocol::Image phases = image(2, 2, 1);
   phases.head.image_type = 2;
   EXPECT_EQ(view(phases, {0, 0, ViewPart::magnitude, 2}).values, (std::vector<float>{1}));  // one of them
+}
+
+TEST(ImageView, SaysWhatAMapSays) {
+  protocol::Image map = image(2, 1, 0);
+  EXPECT_TRUE(has(view(map, {}), "\"map\":null"));
+  map.attributes = protocol::meta_text({{"map_quantity", {"T1"}},
+                                        {"map_unit", {"ms"}},
+                                        {"map_statistic", {"value"}},
+                                        {"RescaleSlope", {"0.1"}},
+                                        {"WindowCenter", {"800"}},
+                                        {"WindowWidth", {"1600"}}});
+  EXPECT_TRUE(
+      has(view(map, {}),
+          R"("map":{"quantity":"T1","unit":"ms","deviation":false,"slope":0.1,"intercept":0.0,"window":[0.0,1600.0]})"))
+      << view(map, {}).head;
+  EXPECT_EQ(view(map, {}).values, (std::vector<float>{0, 1}));  // as they were sent
+  map.attributes = protocol::meta_text({{"map_quantity", {std::string(40, 'q') + "\n"}},
+                                        {"map_statistic", {"sd"}},
+                                        {"RescaleSlope", {"nan"}},
+                                        {"RescaleIntercept", {"1e999"}},
+                                        {"WindowWidth", {"-1"}}});
+  const View odd = view(map, {});
+  EXPECT_TRUE(has(odd, R"("deviation":true,"slope":1.0,"intercept":0.0,"window":null})")) << odd.head;
+  EXPECT_FALSE(has(odd, std::string(17, 'q')));
+  map.attributes += std::string(1 << 20, ' ');  // not read for each viewer
+  EXPECT_TRUE(has(view(map, {}), "\"map\":null"));
 }
 
 TEST(ImageView, TakesComplexAndWholeNumbers) {
