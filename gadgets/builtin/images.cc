@@ -11,6 +11,7 @@
 #include "gadgets/images/kspace/partial_fourier_gadget.h"
 #include "gadgets/images/kspace/unring_gadget.h"
 #include "gadgets/images/orient.h"
+#include "gadgets/images/register_gadget.h"
 #include "gadgets/images/resize.h"
 #include "gadgets/images/scale.h"
 #include "gadgets/images/sobel_gadget.h"
@@ -32,6 +33,7 @@ void add_images(Registry& to) {
   to.add<Denoise>();
   to.add<InvertContrast>();
   to.add<Psir>();
+  to.add<Register>();
   to.add<Intensity>();
   to.add<Scale>();
   to.add<Label>();
