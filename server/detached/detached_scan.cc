@@ -148,7 +148,9 @@ void DetachedScan::count_again() {
 }
 
 void DetachedScan::is_removed() {
+  const std::scoped_lock file(record_file_mutex_);
   const std::scoped_lock lock(mutex_);
+  removed_ = true;
   of_client_->give_back(std::exchange(counted_, 0));
 }
 
@@ -362,11 +364,11 @@ std::string json_of(const ScanRecord& facts, DetachedScan::State state, std::uin
 }
 
 void DetachedScan::delivered() {
-  if (delivered_) return;
+  const std::scoped_lock file(record_file_mutex_);
   ScanRecord noted;
   {
     const std::scoped_lock lock(mutex_);
-    if (!is_end(end_)) return;
+    if (!is_end(end_) || record_.delivered || removed_) return;
     record_.delivered = true;
     noted = record_;
   }
@@ -390,6 +392,7 @@ void DetachedScan::join(bool now) {
     stopping_ = cut_off_ = true;
     wake_thread();
   }
+  const std::scoped_lock lock(join_mutex_);  // several may wait for it
   if (thread_.joinable()) thread_.join();
 }
 

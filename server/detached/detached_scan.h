@@ -123,7 +123,7 @@ class DetachedScan : public std::enable_shared_from_this<DetachedScan> {
   /// Its client has all of its results: it goes first where room is short. Looks at the disk.
   void delivered();
   bool may_go() const { return delivered_ && thread_ended_; }
-  void is_removed();  ///< its bytes do not count any more
+  void is_removed();  ///< its bytes do not count any more, and its files may go
 
   void cancel();
   /// The server stops: a scan that waits for data of its client ends its session; none begins.
@@ -187,6 +187,7 @@ class DetachedScan : public std::enable_shared_from_this<DetachedScan> {
   std::uint64_t results_bytes_ = 0, images_ = 0;
   std::uint64_t counted_ = 0;       // of this scan in of_client_
   bool reopening_ = false;          // the journal's file is cut: what is safe stays as it is
+  bool removed_ = false;            // no file of it is to be made any more
   std::uint64_t room_awaited_ = 0;  // on the disk, for a result
   std::string trouble_;             // why its results wait
   bool running_ = false, input_ended_ = false;
@@ -202,6 +203,8 @@ class DetachedScan : public std::enable_shared_from_this<DetachedScan> {
   mutable std::mutex watchers_mutex_;  // the captures' lock may be held
   std::map<Watch, std::function<void()>> watchers_;
   Watch last_watch_ = 0;
+  std::mutex record_file_mutex_;  // taken before mutex_: writing the record of a scan that has ended
+  std::mutex join_mutex_;
   std::thread thread_;
 };
 
