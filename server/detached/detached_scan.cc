@@ -175,8 +175,8 @@ void DetachedScan::begin(protocol::Payload head) {
   static_cast<void>(count(head.bytes.size()));
   head_bytes_ = appended_bytes_ = head.bytes.size();
   marks_.push_back({appended_bytes_, 0, false});
-  capture_->append(std::move(head));
   capture_->written(appended_bytes_);
+  capture_->append(std::move(head));
 }
 
 void DetachedScan::start() {
@@ -247,8 +247,9 @@ bool DetachedScan::append(Watch watch, protocol::Payload bytes, std::uint64_t me
   appended_ += messages;
   closed_ = close;
   marks_.push_back({appended_bytes_, messages, close});
+  // The oldest: while more comes than is written, what is written counts already. Asked before it can be: else no wake.
+  capture_->written(marks_.front().end);
   capture_->append(std::move(bytes));
-  capture_->written(appended_bytes_);
   return true;
 }
 
@@ -311,14 +312,16 @@ bool DetachedScan::all_safe() {
 // With the lock held.
 void DetachedScan::refresh() {
   if (!capture_ || reopening_) return;
-  const std::uint64_t limit = record_.power ? std::min(synced_, capture_->saved()) : capture_->saved();
-  for (; !marks_.empty() && marks_.front().end <= limit; marks_.pop_front()) {
-    safe_ += marks_.front().messages;
-    safe_bytes_ = marks_.front().end;
-    close_safe_ = close_safe_ || marks_.front().close;
+  for (bool more = true; more;) {  // until who writes is asked for a wake
+    const std::uint64_t limit = record_.power ? std::min(synced_, capture_->saved()) : capture_->saved();
+    for (; !marks_.empty() && marks_.front().end <= limit; marks_.pop_front()) {
+      safe_ += marks_.front().messages;
+      safe_bytes_ = marks_.front().end;
+      close_safe_ = close_safe_ || marks_.front().close;
+    }
+    more = !marks_.empty() && capture_->written(marks_.front().end) && !record_.power && !capture_->stopped();
   }
   if (problem_.empty() && capture_->stopped()) problem_ = capture_->failure();
-  if (!marks_.empty()) capture_->written(appended_bytes_);
 }
 
 DetachedScan::View DetachedScan::look() {
